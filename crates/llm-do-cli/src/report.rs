@@ -65,7 +65,7 @@ impl RunReport {
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
-        let Outcome { output, messages, usage, trace, refused, finish: _ } = outcome;
+        let Outcome { output, messages, usage, trace, refused, .. } = outcome;
         let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
         let (journal, handed_over) = (None, None);
         Self { answer, stopped, messages, usage, trace, refused, run, elapsed, journal, handed_over }

@@ -6,10 +6,7 @@
 
 use std::error::Error;
 
-use llm_do::model::name::ModelChoices;
-use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-use llm_do::tools::approval::Approvals;
+use llm_do::{Approvals, ModelChoices, Models, Project, Runtime};
 
 /// What the model says, since this example has none.
 const SCRIPT: &str = "
@@ -24,7 +21,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         .agent("editor.worker", "---\nname: editor\ndescription: Shortens a text\n---\nShorten.");
     let models = ModelChoices::scripted(SCRIPT);
     let program = project.link(&models)?;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
+    let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
     let outcome = runtime.run("a long story").await?;
     let root = &outcome.trace[0];
     let calls: Vec<&str> = root.calls.iter().map(|call| call.name.as_str()).collect();

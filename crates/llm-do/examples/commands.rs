@@ -10,14 +10,10 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use llm_do::message::RawJson;
-use llm_do::model::name::ModelChoices;
-use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Approvals, Rule};
-use llm_do::tools::fence::{FenceConfig, Fencing};
-use llm_do::tools::function::Tool;
-use llm_do::tools::{CallContext, ToolError};
+use llm_do::fence::{FenceConfig, Fencing};
+use llm_do::{
+    Approvals, CallContext, ModelChoices, Models, Project, RawJson, Rule, Runtime, RuntimeConfig, Tool, ToolError,
+};
 
 #[derive(Clone)]
 struct Order {

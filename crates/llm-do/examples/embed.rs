@@ -6,11 +6,7 @@
 
 use std::error::Error;
 
-use llm_do::model::name::ModelChoices;
-use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Approvals, Rule};
-use llm_do::tools::function::Tool;
+use llm_do::{Approvals, ModelChoices, Models, Project, Rule, Runtime, Tool};
 
 /// Counts the words of a text
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -34,17 +30,17 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
 
     let project = Project::load(directory.path())?.tool(Tool::new(word_count).verdict(Rule::Allow));
     let program = project.link(&ModelChoices::default())?;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
+    let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
 
     let outcome = runtime.run("count these four words").await?;
     let requests = outcome.usage.total.requests;
     let mut lines = vec![format!("{}, after {requests} requests", outcome.output.into_text())];
 
-    let mut scope = runtime.open("main").await?;
+    let mut call = runtime.open_entry().await?;
     for said in ["hello", "and again"] {
-        lines.push(scope.turn(said).await?.into_text());
+        lines.push(call.turn(said).await?.into_text());
     }
-    scope.close().await;
+    call.close().await;
     Ok(lines)
 }
 

@@ -7,14 +7,9 @@
 
 use std::error::Error;
 
-use llm_do::message::{Content, RawJson};
-use llm_do::model::name::ModelChoices;
-use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-use llm_do::tools::CallContext;
-use llm_do::tools::ToolError;
-use llm_do::tools::approval::Approvals;
-use llm_do::tools::function::FunctionEntry;
+use llm_do::{
+    Approvals, CallContext, Content, FunctionEntry, ModelChoices, Models, Project, RawJson, Runtime, ToolError,
+};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Order {
@@ -27,7 +22,7 @@ async fn confirm(order: Order, cx: &CallContext<'_>) -> Result<String, ToolError
     if order.crates <= 10 {
         return Ok(format!("{} crates are on their way.", order.crates));
     }
-    let question = RawJson::of(&format!("Somebody wants {} crates.", order.crates));
+    let question = RawJson::of(&format!("A customer wants {} crates.", order.crates));
     let answer = cx.call_agent("sales", &question).await?;
     Ok(Content::shown(&answer))
 }
@@ -38,7 +33,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         .entry(FunctionEntry::new("confirm", |order: Order, cx| Box::pin(confirm(order, cx))));
     let models = ModelChoices::scripted("- say: 'We will call you. ({{ heard }})'");
     let program = project.link(&models)?;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
+    let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
     let mut lines = Vec::new();
     for crates in [3, 400] {
         let outcome = runtime.run(serde_json::json!({"crates": crates})).await?;

@@ -8,18 +8,18 @@
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 
-use llm_do::BoxFuture;
-use llm_do::message::{Content, RawJson};
-use llm_do::model::name::ModelChoices;
-use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Approvals, PermittedCall, Question, Verdict};
-use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use llm_do::approval::Question;
+use llm_do::toolsets::Order;
+use llm_do::{
+    Approvals, BoxFuture, CallContext, Content, ModelChoices, Models, PermittedCall, Project, RawJson, Runtime,
+    ToolError, ToolSpec, Toolset, Verdict,
+};
 
 /// A list of notes that lives as long as the call.
 #[derive(Default)]
 struct Notebook(Mutex<Vec<String>>);
 
+/// Keeps a note for the rest of this conversation
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Note {
@@ -28,17 +28,10 @@ struct Note {
 
 impl Toolset for Notebook {
     fn specs(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: "note".to_owned(),
-            description: "Keeps a note for the rest of this conversation".to_owned(),
-            parameters: RawJson::of(&schemars::schema_for!(Note)),
-            kind: ToolKind::Leaf,
-            order: Order::Sequential,
-            repeat: Repeat::Once,
-        }]
+        vec![ToolSpec { order: Order::Sequential, ..ToolSpec::of::<Note>("note") }]
     }
 
-    /// Short notes are nobody's business.
+    /// Short notes need no question.
     fn judge<'a>(
         &'a self,
         _: &'a str,
@@ -77,13 +70,13 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let script = "- { tool: note, say: '{{ result }}' }\n- { call: { note: { text: '{{ heard }}' } } }";
     let models = ModelChoices::scripted(script);
     let program = project.link(&models)?;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
-    let mut scope = runtime.open("main").await?;
+    let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
+    let mut call = runtime.open_entry().await?;
     let mut lines = Vec::new();
     for said in ["milk", "bread"] {
-        lines.push(scope.turn(said).await?.into_text());
+        lines.push(call.turn(said).await?.into_text());
     }
-    scope.close().await;
+    call.close().await;
     Ok(lines)
 }
 

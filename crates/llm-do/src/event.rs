@@ -25,6 +25,7 @@ pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, W
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub struct Event {
     /// The agent, or the code, whose call it is.
     pub agent: Arc<str>,
@@ -51,6 +52,7 @@ impl EventKind {
 /// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub enum CallKind {
     Agent,
     Function,
@@ -61,6 +63,7 @@ pub enum CallKind {
 /// How a call ended: `output` or `error`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub enum CallEnd {
     Output(CallOutput),
     Error(String),
@@ -69,6 +72,7 @@ pub enum CallEnd {
 /// What a tool returned: `result` or `error`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub enum ToolReturn {
     /// As the model reads it.
     Result(String),
@@ -101,31 +105,47 @@ pub enum OutputStream {
 
 /// A call that a rule or a person refused, as a fold over events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The agents and the code from the entry down; the last one called.
     pub path: Vec<String>,
+    /// The tool that was called.
     pub tool: String,
+    /// Why it was refused.
     pub reason: String,
 }
 
 /// Tokens and money, as a fold over events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct UsageReport {
+    /// All of it.
     pub total: Usage,
+    /// By `provider:model`.
     pub by_model: BTreeMap<String, Usage>,
 }
 
 /// One call of an agent, a function or a tool, with the calls it made, as a fold over events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TraceCall {
+    /// What was called.
     pub name: String,
+    /// What kind of thing that is.
     pub kind: CallKind,
+    /// How many agents stand above it.
     pub depth: usize,
+    /// What it was given.
     pub input: Option<RawJson>,
+    /// What it gave, if it has ended well.
     pub output: Option<CallOutput>,
+    /// Why it gave nothing.
     pub error: Option<String>,
+    /// How long it took, in milliseconds.
     pub duration_ms: u64,
+    /// What its requests took, and those of the calls in it.
     pub usage: Usage,
+    /// The calls that it made.
     pub calls: Vec<TraceCall>,
 }
 
@@ -133,7 +153,9 @@ pub struct TraceCall {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum CallOutput {
+    /// Text.
     Text(String),
+    /// Any other value.
     Json(RawJson),
 }
 
@@ -202,6 +224,7 @@ pub enum Listen {
     Exceptions,
     /// Everything but the pieces of streams: those are not even built.
     Facts,
+    /// Everything, also the pieces of streams.
     Everything,
 }
 
@@ -219,10 +242,15 @@ pub trait MessageLog: Send + Sync {
 
 /// A message, and whose conversation it belongs to. As JSON one flat object.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[non_exhaustive]
 pub struct LoggedMessage<'a> {
+    /// The agent whose conversation it is.
     pub agent: &'a str,
+    /// How many agents stand above it.
     pub depth: usize,
+    /// The call of the agent, within the run.
     pub call: u64,
+    /// The message.
     #[serde(flatten)]
     pub message: &'a Message,
 }

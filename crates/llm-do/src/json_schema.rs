@@ -43,7 +43,9 @@ fn at(pointer: &str) -> String {
 /// Whether a schema is for what an agent takes or for what it gives: an input must be an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
+    /// What an agent is given.
     Input,
+    /// What an agent answers.
     Output,
 }
 

@@ -1,80 +1,48 @@
-//! Prompts as executables: agents are text files, code and agents call each other by name in one call tree, and
-//! dangerous calls stop at a gate.
+//! Prompts as executables: agents are text files, code and agents call each other by name in one call tree, and a
+//! dangerous call waits until it is allowed.
 //!
-//! # Embedding
-//!
-//! A project is loaded, linked and run; a chat is a scope of many turns. Here with a scripted model and a stateful toolset:
-//! both history and toolset live as long as the call, and a nested call shares neither.
+//! A project is loaded, linked and run. Linking resolves every name or reports every mistake; the runtime opens a call of
+//! the entry and takes turns with it. The library reads no environment, no arguments and no configuration, and it prints
+//! nothing.
 //!
 //! ```
-//! # use std::sync::atomic::{AtomicUsize, Ordering};
-//! # use llm_do::BoxFuture;
-//! # use llm_do::message::{Content, RawJson};
-//! # use llm_do::tools::approval::{PermittedCall, Verdict};
-//! # use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
-//! use llm_do::runtime::Output;
 //! use llm_do::{Approvals, ModelChoices, Models, Project, Runtime};
 //!
-//! # struct Counter(AtomicUsize);
-//! # impl Toolset for Counter {
-//! #     fn specs(&self) -> Vec<ToolSpec> {
-//! #         let parameters = RawJson::parse(r#"{"type":"object"}"#).unwrap();
-//! #         let (kind, order, repeat) = (ToolKind::Leaf, Order::Sequential, Repeat::Once);
-//! #         vec![ToolSpec { name: "count".into(), description: "counts".into(), parameters, kind, order, repeat }]
-//! #     }
-//! #     fn judge<'a>(&'a self, _: &'a str, _: &'a RawJson, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Verdict, String>> { Box::pin(async { Ok(Verdict::Allow) }) }
-//! #     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-//! #         let count = self.0.fetch_add(1, Ordering::SeqCst) + 1;
-//! #         Box::pin(async move { Ok(vec![Content::text(count.to_string())]) })
-//! #     }
-//! #     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> { Box::pin(async { Ok(()) }) }
-//! # }
-//! # let script = "
-//! # - {agent: helper, round: 1, call: {count: {}}}
-//! # - {agent: helper, say: 'the helper counted to {{ result }}'}
-//! # - {tool: helper, say: '{{ result }}'}
-//! # - {tool: count, say: 'counted to {{ result }}, reply {{ round }}'}
-//! # - {heard: helper, call: {helper: {input: count}}}
-//! # - {call: {count: {}}}";
-//! # let models = ModelChoices::scripted(script);
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! let project = Project::new(".")
-//!     .agent("main.worker", "---\nname: main\ntoolsets: [counter, helper]\n---\nYou count.")
-//!     .agent("helper.worker", "---\nname: helper\ntoolsets: [counter]\n---\nYou count for others.")
-//!     .toolset("counter", || Box::new(Counter(AtomicUsize::new(0))));
-//! let program = project.link(&models)?; // every name resolved, or every error
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let project = Project::new(".").agent("main.worker", "---\nname: main\n---\nAnswer briefly.");
+//! let program = project.link(&ModelChoices::scripted("- say: You said {{ heard }}."))?;
 //! let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
-//!
-//! let outcome = runtime.run("count").await?; // outcome.output / .messages / .usage / .trace
-//! assert_eq!(outcome.output, Output::Text("counted to 1, reply 2".into()));
-//!
-//! let mut scope = runtime.open("main").await?; // toolsets are created here
-//! assert_eq!(scope.turn("hello").await?, Output::Text("counted to 1, reply 2".into()));
-//! assert_eq!(scope.turn("and again").await?, Output::Text("counted to 2, reply 4".into()));
-//! assert_eq!(scope.turn("ask the helper").await?, Output::Text("the helper counted to 1".into()));
-//! scope.close().await;
+//! let outcome = runtime.run("hello").await?;
+//! assert_eq!(outcome.output.to_string(), "You said hello.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! `docs/embedding.md` is the guide: tools, toolsets, code above agents, chats, questions, events, journals, limits, and
+//! models, engines and front ends of your own.
 //!
 //! # Modules
 //!
-//! In reading order; each one uses only those above it:
+//! What most programs need stands at the root. The modules hold what goes with it:
 //!
-//! - [`escape`]: foreign text made harmless for display
-//! - [`remedy`]: what can be done about a mistake, as data that each front end words
-//! - [`beneath`]: regular files beneath a directory, by descriptor
-//! - [`message`]: the conversation as values, and the one decision of the agent loop
-//! - [`event`]: what happened, told to whoever listens
-//! - [`json_schema`]: values against schemas that come from outside
-//! - [`syntax`]: files that people write, as trees with places, and located mistakes
-//! - [`http`]: the only way out to the network
-//! - [`journal`]: the one door for effects
-//! - [`store`]: runs that are kept: their places, their list, the answers to their questions, what they cost
-//! - [`model`]: the neural side, one request → one reply
-//! - [`tools`]: the symbolic side, what a call may do and who has to agree
-//! - [`project`]: files → a linked program
-//! - [`runtime`]: the imperative shell, which opens calls and drives their turns
+//! - [`approval`], [`questions`]: questions, and who answers them
+//! - [`toolsets`]: tools and toolsets in Rust, and how built-in ones are configured
+//! - [`events`], [`messages`]: what happens in a run, and what is said in it
+//! - [`providers`], [`prices`]: models, their connections, and what they cost
+//! - [`records`], [`store`]: journals, and runs that are kept
+//! - [`runs`]: further choices of a run
+//! - [`program`], [`reach`]: what a linked program consists of, and what its agents can do
+//! - [`trust`], [`created`], [`python`]: projects of others, agents that are made at run time, Python files
+//! - [`diagnostics`], [`remedy`], [`names`], [`escape`]: mistakes, what can be done about them, and text that is safe to show
+//! - [`fence`], [`files`], [`process`]: what the kernel keeps around commands, files at doubtful paths, limits of a process
+//! - [`rpc`], [`schema`]: JSON-RPC with other processes, and JSON Schemas
+//!
+//! The feature `internals` opens the other modules to the tests, fuzz targets and benchmarks of this repository. Nothing
+//! that it opens is stable, and no other program should use it.
+
+#![cfg_attr(not(feature = "internals"), deny(missing_docs))]
+#![cfg_attr(feature = "internals", deny(unreachable_pub))]
 
 pub mod escape;
 pub(crate) mod glob;
@@ -84,7 +52,8 @@ pub mod remedy;
 pub mod store;
 mod underway;
 
-// The rooms. What others use of them stands below; tests, fuzz targets and benchmarks of this repository look into them.
+// The rooms. What other programs use of them stands below. With the feature `internals` the tests, fuzz targets and
+// benchmarks of this repository can look into them.
 #[cfg(not(feature = "internals"))]
 mod beneath;
 #[cfg(not(feature = "internals"))]
@@ -203,7 +172,9 @@ pub mod files {
 
 /// Parts of a conversation, beside the [`Message`] itself.
 pub mod messages {
-    pub use crate::message::{Attachment, Finish, Reply, UnfinishedReason, Usage};
+    pub use crate::message::{
+        Arguments, Attachment, Finish, Reply, ReplyPart, TextPart, ToolCall, ToolResult, UnfinishedReason, Usage,
+    };
     pub use crate::tools::attachment::{AttachmentError, of_base64, read_named};
 }
 
@@ -239,12 +210,13 @@ pub mod program {
 pub mod providers {
     pub use crate::http::{HttpClient, HttpSettings, ProxySettings};
     pub use crate::model::exchange::{Exchange, KeySource, LaterKey, Retries};
-    pub use crate::model::meter::{Meter, UnlimitedMeter};
+    pub use crate::model::meter::{Meter, RequestProgress, SendingRefusal, UnlimitedMeter};
     pub use crate::model::name::{CustomProvider, ModelFallback, ModelNameError};
     pub use crate::model::openai_chat::OpenAiChat;
     pub use crate::model::protocol::{Encoder, KeyForm, Quirks};
     pub use crate::model::provider::{PROVIDERS, ProtocolKind, Provider, VERTEX, provider};
-    pub use crate::model::{Conversation, Fault, Head, ModelError};
+    pub use crate::model::{Conversation, Fault, Head, ModelError, ModelSettings, ToolDeclaration};
+    pub use crate::runtime::ConnectError;
 }
 
 /// Python files of a project.
@@ -259,12 +231,12 @@ pub mod reach {
 
 /// Journals: how one is written, read, signed and resumed.
 pub mod records {
-    pub use crate::journal::StepKind;
     pub use crate::journal::digest::digest;
     pub use crate::journal::file::{JournalError, Matching, OpenJournal, read, read_foreign};
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
     pub use crate::journal::record::{JournalContents, StepProgress, shown_time};
     pub use crate::journal::run_id::{is_run_id, run_id};
+    pub use crate::journal::{Prior, Step, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};
 }
 
@@ -278,6 +250,7 @@ pub mod rpc {
 /// Choices of a run, beside [`RuntimeConfig`].
 pub mod runs {
     pub use crate::redact::Redactor;
+    pub use crate::runtime::input::InputError;
     pub use crate::runtime::{OutsideCaller, UnknownPrices, finish_of};
     pub use crate::tools::working_directory::is_too_wide;
 }
@@ -310,10 +283,10 @@ pub mod trust {
 
 use std::{future::Future, pin::Pin};
 
-/// The one boxed-future alias; only object-safe seams use it.
+/// A boxed future. The traits that other programs implement return one, so that they can be used as objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What the documents show is compiled and run.
+/// What the guide shows is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 struct EmbeddingGuide;

@@ -23,7 +23,9 @@ pub(crate) use repeated_key::repeated_key;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
+    /// What the user, or the caller of an agent, said.
     User(UserMessage),
+    /// What the model answered.
     Assistant(Reply),
     /// The results of all tool calls of the reply before, in call order.
     Tool(ToolMessage),
@@ -57,13 +59,17 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
+    /// Words.
     Text {
+        /// The words.
         text: String,
     },
     /// What is not text, such as a number or a list: code gets it as it is, a model reads its JSON.
     Value {
+        /// The value as JSON.
         json: String,
     },
+    /// A file.
     Attachment(Attachment),
 }
 
@@ -100,11 +106,14 @@ impl Content {
 /// A file that travels with a message. `data` is base64 in JSON.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attachment {
+    /// What the model and people call it.
     pub name: String,
     /// Where it was read, if it was a file: code may want to read it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Its kind, such as `image/png`.
     pub media_type: String,
+    /// Its content.
     #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
     pub data: Arc<[u8]>,
 }
@@ -127,17 +136,31 @@ fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[u8]>, 
 /// What a model answered to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
+    /// What it said, in order.
     pub parts: Vec<ReplyPart>,
     /// `provider:model` that wrote it: private parts go back to this provider only.
     pub model: String,
+    /// Why it ended.
     pub finish: Finish,
     /// The provider's own word for it, where it did not end by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
+    /// What the request took.
     pub usage: Usage,
 }
 
 impl Reply {
+    /// An answer in words that is whole, of a model that says nothing of its usage.
+    pub fn answer(model: impl ToString, text: impl Into<String>) -> Self {
+        Self {
+            parts: vec![ReplyPart::Text(TextPart { text: text.into(), private: None })],
+            model: model.to_string(),
+            finish: Finish::Stop,
+            finish_reason: None,
+            usage: Usage::default(),
+        }
+    }
+
     /// Whether this provider wrote it, and so gets its private parts back.
     pub(crate) fn is_from(&self, provider: &str) -> bool {
         self.model.split_once(':').is_some_and(|(name, _)| name == provider)
@@ -195,9 +218,13 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ReplyPart {
+    /// Words of the answer.
     Text(TextPart),
+    /// Reasoning before the answer.
     Thinking(ThinkingPart),
+    /// The model asks for a tool.
     ToolCall(ToolCall),
+    /// The provider ran a tool of its own.
     ServerTool(ServerToolPart),
     /// The model declined to answer, in its own words; not part of the text.
     Refusal(TextPart),
@@ -206,6 +233,7 @@ pub enum ReplyPart {
 /// Words of the model, and what only their provider understands of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextPart {
+    /// The words.
     pub text: String,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub private: Option<RawJson>,
@@ -241,8 +269,11 @@ pub struct ServerToolPart {
 pub struct ToolCall {
     /// Unique in its conversation; made up here for providers that send none.
     pub id: String,
+    /// The name of the tool.
     pub tool: String,
+    /// What the tool is called with.
     pub arguments: Arguments,
+    /// What goes back to the same provider, unmodified.
     pub private: Option<RawJson>,
 }
 
@@ -250,7 +281,9 @@ pub struct ToolCall {
 /// is `arguments`; what is none is `arguments_text`, beside `"arguments": null`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arguments {
+    /// A JSON object without repeated keys.
     Object(RawJson),
+    /// Anything else, as it was written.
     Malformed(String),
 }
 
@@ -324,14 +357,18 @@ fn object(text: &str) -> Option<RawJson> {
 /// What became of one tool call. An error is a result too: the model reads it and may recover.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
+    /// The id of the call.
     pub id: String,
+    /// The name of the tool.
     pub tool: String,
+    /// What the tool gave, or why it gave nothing.
     pub outcome: Result<Vec<Content>, String>,
 }
 
 /// Why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub enum Finish {
     Stop,
     /// At the longest answer that was allowed.
@@ -364,14 +401,21 @@ pub enum UnfinishedReason {
     /// It was cut where the model's context window was full.
     ContextWindow,
     /// The model refused, or the provider's filter took the answer away; in their words.
-    Declined { words: String },
+    Declined {
+        /// The words of the refusal.
+        words: String,
+    },
     /// It ended in a way that the provider has its own word for.
-    Broken { word: String },
+    Broken {
+        /// The provider's word.
+        word: String,
+    },
 }
 
 /// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known. Every request that was sent
 /// counts, also if it gave no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub struct Usage {
     pub requests: u64,
     /// All tokens that went in, cached ones included.

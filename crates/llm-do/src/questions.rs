@@ -14,7 +14,9 @@ pub type QuestionId = String;
 
 /// A question that nobody has answered yet.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OpenQuestion {
+    /// The call that is asked about, and why.
     pub request: Arc<ApprovalRequest>,
 }
 
@@ -28,6 +30,7 @@ impl OpenQuestion {
 /// What front ends are told of questions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuestionUpdate {
+    /// A question waits for an answer.
     Opened(OpenQuestion),
     /// It needs no answer any more, and this is who saw to that.
     Answered(QuestionId, String),
@@ -35,11 +38,18 @@ pub enum QuestionUpdate {
 
 /// Why an answer does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AnswerError {
+    /// No question has this id.
     #[error("there is no such question")]
     NotOpen,
+    /// Another answer came first.
     #[error("it was answered already, by {by}")]
-    AlreadyAnswered { by: String },
+    AlreadyAnswered {
+        /// Who gave it.
+        by: String,
+    },
+    /// The question offers no such answer.
     #[error("this question cannot be answered for the session")]
     NotOffered,
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking; the block prints its answer")]
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 
 use fake_llm::{FakeLlm, FakeReply, FakeScript};
@@ -159,6 +160,34 @@ async fn a_run_is_recorded_in_a_file() -> Result<(), Box<dyn Error>> {
     assert_eq!(contents.header.get(), "\"what resuming needs to know\"");
     assert!(std::fs::read_to_string(&file)?.contains("word_count"));
     Ok(())
+}
+
+/// What a program outside of this repository cannot name is neither in the guide nor in the examples for embedders: the
+/// modules that only the feature `internals` opens.
+#[test]
+fn guide_and_examples_use_public_names_only() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = std::fs::read_to_string(root.join("src/lib.rs")).unwrap();
+    let hidden: Vec<&str> = library
+        .split("#[cfg(feature = \"internals\")]\npub mod ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(';').map(|(name, _)| name))
+        .collect();
+    assert!(hidden.contains(&"runtime"), "{hidden:?}");
+    let shown = [
+        "../../docs/embedding.md",
+        "src/lib.rs",
+        "examples/agents.rs",
+        "examples/embed.rs",
+        "examples/entry.rs",
+        "examples/toolset.rs",
+    ];
+    for file in shown {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        for name in &hidden {
+            assert!(!text.contains(&format!("llm_do::{name}::")), "{file} names the hidden module `{name}`");
+        }
+    }
 }
 
 /// A program without flags reads advice that names none.

@@ -24,7 +24,7 @@ async fn a_tool_in_rust_serves_a_run_and_a_chat() {
 #[tokio::test]
 async fn an_entry_function_asks_an_agent_only_where_it_must() {
     let lines =
-        ["3 crates are on their way.", "We will call you. (Somebody wants 400 crates.)", "1 request to a model"];
+        ["3 crates are on their way.", "We will call you. (A customer wants 400 crates.)", "1 request to a model"];
     assert_eq!(entry::run().await.unwrap(), lines);
 }
 

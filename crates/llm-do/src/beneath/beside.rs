@@ -23,7 +23,14 @@ pub enum FileAccess {
     /// Only the user may read and write it.
     Private,
     /// As the file that was there.
-    Kept { mode: u32, owner: u32, group: u32 },
+    Kept {
+        /// The bits of its mode.
+        mode: u32,
+        /// The user that owns it.
+        owner: u32,
+        /// The group that owns it.
+        group: u32,
+    },
 }
 
 impl FileAccess {
@@ -46,7 +53,7 @@ impl FileAccess {
 
 /// Puts a file with this content in a place of a directory: all of it, on the disk, or nothing changes. A link that is
 /// there is replaced, not followed.
-pub fn replace(directory: Dir, name: &OsStr, content: &[u8], access: FileAccess) -> io::Result<()> {
+pub(crate) fn replace(directory: Dir, name: &OsStr, content: &[u8], access: FileAccess) -> io::Result<()> {
     let beside = Beside::of(directory, name, access.mode_of_new())?;
     let mut file = beside.file();
     file.write_all(content)?;
@@ -102,14 +109,14 @@ const LONGEST_NAME: usize = 160;
 impl Beside {
     /// A new file for this name in a directory; what others left there long ago is removed. The mode is that of any new
     /// file, or narrower.
-    pub fn of(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
+    pub(crate) fn of(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
         remove_left(&directory);
         Self::of_clean(directory, name, mode)
     }
 
     /// The same in a directory that is removed as a whole one day, or that is written to often: it is not searched for what
     /// others left.
-    pub fn of_clean(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
+    pub(crate) fn of_clean(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
         const MOST_ATTEMPTS: usize = 100;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(mode);
@@ -125,17 +132,17 @@ impl Beside {
     }
 
     /// The same for a path of the user's.
-    pub fn of_path(path: &Path, mode: u32) -> io::Result<Self> {
+    pub(crate) fn of_path(path: &Path, mode: u32) -> io::Result<Self> {
         let (directory, name) = split(path)?;
         Self::of(directory, name, mode)
     }
 
-    pub fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
     /// Puts it in its place. A link that is there is replaced, not followed.
-    pub fn replace(mut self) -> io::Result<File> {
+    pub(crate) fn replace(mut self) -> io::Result<File> {
         self.directory.rename(&self.temporary, &self.directory, &self.name)?;
         self.is_placed = true;
         self.file.try_clone()
@@ -143,7 +150,7 @@ impl Beside {
 
     /// Puts it in its place if nothing is there. Of several that do so at once exactly one succeeds; the others are told
     /// [`io::ErrorKind::AlreadyExists`].
-    pub fn place_first(self) -> io::Result<()> {
+    pub(crate) fn place_first(self) -> io::Result<()> {
         // Its other name goes when it is dropped.
         self.directory.hard_link(&self.temporary, &self.directory, &self.name)
     }

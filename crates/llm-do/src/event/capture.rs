@@ -61,13 +61,13 @@ struct StoredEvent {
 mod stored {
     use super::{Deserialize, Deserializer, Event, Serialize, Serializer, StoredEvent};
 
-    pub fn serialize<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct EventToStore<'a>(#[serde(with = "StoredEvent")] &'a Event);
         serializer.collect_seq(events.iter().map(EventToStore))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
         #[derive(Deserialize)]
         struct EventFromStore(#[serde(with = "StoredEvent")] Event);
         let events = Vec::<EventFromStore>::deserialize(deserializer)?;

@@ -28,6 +28,7 @@ macro_rules! event_kinds {
         $(#[$of_all])*
         #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
         #[serde(tag = "type", rename_all = "snake_case")]
+        #[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
         pub enum EventKind {
             $(
                 $(#[doc = $of_kind])*

@@ -52,6 +52,7 @@ pub struct HttpSettings {
     pub content_timeout: Duration,
     /// In bytes of one answer's body.
     pub maximum_response: u64,
+    /// Through which proxies connections go.
     pub proxy: ProxySettings,
     /// PEM: authorities that are trusted besides the compiled-in ones. Empty: none.
     pub extra_certificates: Vec<u8>,

@@ -28,26 +28,55 @@ use crate::message::RawJson;
 /// Why a file cannot be a run's journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
+    /// A new run needs a file without content.
     #[error("the journal {} is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// The file, or the directory of a new one.
     #[error("the journal {} does not exist", .0.display())]
     Missing(PathBuf),
+    /// The file holds something else.
     #[error("{} is not a journal", .0.display())]
     NotAJournal(PathBuf),
+    /// It is a directory, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotRegular(PathBuf),
+    /// Another process has locked it.
     #[error("the journal {} is in use by another process", .0.display())]
     InUse(PathBuf),
+    /// Another version of this program wrote it.
     #[error("the journal {} has version {version}, and this program reads version {VERSION}", .path.display())]
-    Version { path: PathBuf, version: u64 },
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version that wrote it.
+        version: u64,
+    },
     /// It was written by another program, on another machine, or changed since; counted from 1.
     #[error("{} was not written by you on this machine (line {line})", .path.display())]
-    Foreign { path: PathBuf, line: usize },
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its line, counted from 1.
+        line: usize,
+    },
+    /// A line cannot be read.
     #[error("the journal {} is damaged at line {line}: {reason}", .path.display())]
-    Damaged { path: PathBuf, line: usize, reason: String },
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Its line, counted from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The system refused to read or write it.
     #[error("the journal {}: {error}", .path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
 }
 
 /// When a line counts.
@@ -95,6 +124,7 @@ impl NewRun {
 /// Whether a recorded model request of other words still counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
+    /// No: the run stops where a request differs.
     Exact,
     /// The project has changed and the user goes on: what a model was told may differ from what it would be told now.
     /// What tools did and people agreed to must not.

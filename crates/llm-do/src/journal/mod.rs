@@ -104,9 +104,11 @@ impl StepValue for (RawJson, Vec<Content>) {}
 /// What a record has for a step.
 #[derive(Clone, Debug)]
 pub enum Prior {
+    /// The step was never begun.
     Nothing,
     /// It may or may not have happened.
     Begun,
+    /// It has a result, which [`Journal::step`] gives.
     Done,
     /// This engine runs nothing: what it does not have is missing. The result, if it has one.
     Replayed(Option<RawJson>),
@@ -114,9 +116,11 @@ pub enum Prior {
 
 /// An effect as data.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Step {
     /// Where in the call tree, never when: unique in a run, and the same each time it is run.
     pub key: String,
+    /// What it does, which decides what becomes of it when it was interrupted.
     pub kind: StepKind,
     /// What identifies it: a record of another request is not its record.
     pub request: RawJson,
@@ -179,10 +183,23 @@ impl StepKind {
 /// Why an engine gave no result; leaves the loop and is no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
+    /// The record has another request under this key.
     #[error("the {} `{key}` is not the one that was recorded", .kind.words())]
-    Diverged { key: String, kind: StepKind },
+    Diverged {
+        /// The key of the step.
+        key: String,
+        /// What the step does.
+        kind: StepKind,
+    },
+    /// The record has nothing under this key, and nothing may be run.
     #[error("the {} `{key}` is not in the record", .kind.words())]
-    Unrecorded { key: String, kind: StepKind },
+    Unrecorded {
+        /// The key of the step.
+        key: String,
+        /// What the step does.
+        kind: StepKind,
+    },
+    /// The journal cannot be read or written, for this reason.
     #[error("the journal: {0}")]
     Journal(String),
     /// The effect ended the run.

@@ -184,18 +184,21 @@ pub enum StepProgress {
     Started(Option<RawJson>),
     /// Nobody has answered yet.
     Asked(Option<RawJson>),
+    /// This is its result.
     Done(RawJson),
 }
 
 /// All that a journal says.
 #[derive(Clone, Debug)]
 pub struct JournalContents {
+    /// What the program that began the run wrote for those who resume it.
     pub header: RawJson,
     pub identity: RunIdentity,
     /// What requests were made of, by name: of each request a list of its parts, and the parts.
     pub parts: BTreeMap<String, RawJson>,
     /// Milliseconds since 1970.
     pub begun_at: u64,
+    /// The user who began it, if that is known.
     pub begun_by: Option<String>,
     records: BTreeMap<String, JournalEntry>,
     /// What steps without a result had told of their costs, by their keys.

@@ -14,7 +14,7 @@ use super::file::Durability;
 use super::mac::{LineMac, SigningPurpose, StateKey, sign};
 
 /// Ends each line with its mac.
-pub struct Signer {
+pub(super) struct Signer {
     /// Without one nothing is signed, and the file counts as a stranger's later.
     key: Option<StateKey>,
     /// Of the line before.
@@ -23,12 +23,12 @@ pub struct Signer {
 
 impl Signer {
     /// Goes on after a line with this mac.
-    pub fn after(last: LineMac, key: Option<StateKey>) -> Self {
+    pub(super) fn after(last: LineMac, key: Option<StateKey>) -> Self {
         Self { key, last }
     }
 
     /// Appends a line, which is a JSON object, to others.
-    pub fn append(&mut self, mut json: String, lines: &mut String) {
+    pub(super) fn append(&mut self, mut json: String, lines: &mut String) {
         if let (Some(key), Some(signed)) = (&self.key, json.strip_suffix('}')) {
             self.last = key.next(SigningPurpose::Journal, self.last, signed.as_bytes());
             sign(&mut json, self.last);
@@ -39,7 +39,7 @@ impl Signer {
 }
 
 /// Writes lines at the end of a file. Dropping it waits until all is written.
-pub struct Writer {
+pub(super) struct Writer {
     /// Both are there until it is dropped.
     queue: Option<mpsc::Sender<QueuedLine>>,
     thread: Option<JoinHandle<()>>,
@@ -68,11 +68,11 @@ pub struct WriterTarget {
 }
 
 /// A line on its way.
-pub struct Acknowledgement(Option<oneshot::Receiver<Result<(), String>>>);
+pub(super) struct Acknowledgement(Option<oneshot::Receiver<Result<(), String>>>);
 
 impl Acknowledgement {
     /// Waits until the line is durable.
-    pub async fn durable(self) -> Result<(), Stop> {
+    pub(super) async fn durable(self) -> Result<(), Stop> {
         let gone = || Stop::Journal("its writer is gone".to_owned());
         let written = self.0.ok_or_else(gone)?;
         written.await.map_err(|_| gone())?.map_err(Stop::Journal)

@@ -32,10 +32,13 @@ use given_ids::GivenIds;
 pub struct Endpoint {
     /// Also the name before the colon of a model's name.
     pub provider: String,
+    /// The wire format.
     pub protocol: &'static dyn Protocol,
+    /// How the provider differs from it.
     pub quirks: Quirks,
     /// The protocol's path goes behind it.
     pub base_url: String,
+    /// What authenticates the requests.
     pub key: Key,
 }
 
@@ -61,11 +64,13 @@ impl Endpoint {
 pub enum Key {
     /// The provider asks for none.
     Unneeded,
+    /// It is at hand.
     Secret(Secret),
     /// Obtained when it is first needed.
     Later(LaterKey),
     /// Nothing is sent; the error names the variables that could hold it.
     Missing {
+        /// The variables that such a key is usually kept in.
         variables: Vec<String>,
     },
 }
@@ -137,6 +142,7 @@ pub struct Retries {
     pub attempts: u32,
     /// Doubled each time, with jitter.
     pub first_wait: Duration,
+    /// The longest pause before a request is sent again.
     pub longest_wait: Duration,
     /// A provider that asks for more is not waited for.
     pub longest_asked_wait: Duration,
@@ -161,8 +167,11 @@ impl Retries {
 /// A model behind a wire.
 #[derive(Clone)]
 pub struct Exchange {
+    /// Where the model is asked.
     pub endpoint: Arc<Endpoint>,
+    /// The connections.
     pub http: HttpClient,
+    /// How often, and after which pauses, a request is sent again.
     pub retries: Retries,
 }
 

@@ -32,7 +32,12 @@ pub enum RequestProgress {
     /// The provider refused it before any byte of an answer: that is not paid.
     Refused,
     /// A part of an answer has come: what the provider has said of its cost so far, and how many bytes of text.
-    Answer { reported: Usage, text: u64 },
+    Answer {
+        /// What the provider has said of its cost so far.
+        reported: Usage,
+        /// How many bytes of text have come.
+        text: u64,
+    },
 }
 
 /// A limit does not allow another sending. The meter knows which.

@@ -71,11 +71,17 @@ pub trait Conversation: Send {
 /// What stays the same during a conversation.
 #[derive(Clone, Debug)]
 pub struct Head {
+    /// The agent that asks.
     pub agent: Arc<str>,
+    /// The model that is asked.
     pub model: ModelName,
+    /// The system prompt.
     pub instructions: String,
+    /// The tools that the model may call.
     pub tools: Vec<ToolDeclaration>,
+    /// The tools that the provider may run itself.
     pub server_tools: Vec<ServerTool>,
+    /// Settings of the model.
     pub settings: ModelSettings,
     /// The JSON Schema that the answer must satisfy.
     pub output: Option<RawJson>,
@@ -86,7 +92,9 @@ pub struct Head {
 /// A tool as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
+    /// The name that the model calls it by.
     pub name: String,
+    /// What the model reads about it.
     pub description: String,
     /// JSON Schema, key order kept.
     pub parameters: RawJson,
@@ -95,13 +103,21 @@ pub struct ToolDeclaration {
 /// Settings of a worker file's `model_settings`; what is `None` is not sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelSettings {
+    /// How much chance there is in the choice of words.
     pub temperature: Option<f64>,
+    /// From how large a part of the likely words is chosen.
     pub top_p: Option<f64>,
+    /// The longest answer, in tokens.
     pub max_tokens: Option<u64>,
+    /// Words that end an answer.
     pub stop: Vec<String>,
+    /// A number that makes answers repeatable where a provider can do that.
     pub seed: Option<i64>,
+    /// How hard the model thinks.
     pub effort: Option<Effort>,
+    /// Whether the model thinks before it answers.
     pub thinking: Option<Thinking>,
+    /// Whether one reply may hold several calls.
     pub parallel_tool_calls: Option<bool>,
     /// For one model request.
     pub timeout: Option<Duration>,
@@ -165,8 +181,10 @@ impl ServerToolKind {
 /// Why there is no reply, by what to do about it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
+    /// The request must be another one.
     #[error("the provider refused the request: {0}")]
     FixRequest(Fault),
+    /// The key is missing or not accepted.
     #[error("not authenticated: {0}")]
     Authenticate(Fault),
     /// It took the request and gave no whole answer in time. Asked once more already, since it may charge each time.
@@ -178,6 +196,7 @@ pub enum ModelError {
     /// No connection that could be used, and waiting would not help: a certificate, a proxy.
     #[error("the provider is not available: {0}")]
     Unreachable(Fault),
+    /// The history must become shorter, or the model another one.
     #[error("the conversation is too long for the model: {0}")]
     ContextTooLong(Fault),
     /// The answer cannot be read: by us, or what the model wrote, above all a call, by its provider. Chance has a part in
@@ -225,9 +244,11 @@ impl ModelError {
 pub struct Fault {
     /// In the provider's own words.
     pub message: String,
+    /// The status of the HTTP response.
     pub status: Option<u16>,
     /// The provider's error type or code.
     pub kind: Option<String>,
+    /// The provider's name for the request, which its support asks for.
     pub request_id: Option<Box<str>>,
     /// How long it asks us to wait.
     pub retry_after: Option<Duration>,

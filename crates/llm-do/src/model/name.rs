@@ -9,7 +9,9 @@ use crate::glob::{self, Glob, Letters, Slash};
 /// A provider and one of its models.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelName {
+    /// What stands before the colon.
     pub provider: String,
+    /// What stands behind it, as the provider calls the model.
     pub model: String,
 }
 
@@ -42,11 +44,20 @@ impl fmt::Display for ModelName {
 
 /// Why a text is not the name of a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelNameError {
+    /// There is no colon.
     #[error("`{text}` names no provider")]
-    NoProvider { text: String },
+    NoProvider {
+        /// The text.
+        text: String,
+    },
+    /// A part is empty, or there is a space in it.
     #[error("`{text}` is not of the form `provider:model`")]
-    Malformed { text: String },
+    Malformed {
+        /// The text.
+        text: String,
+    },
 }
 
 /// One entry of `compatible_models`: a glob over the whole name, letters of any case.
@@ -107,6 +118,7 @@ pub struct ModelChoices {
 /// A model for agents whose files name none, and where it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFallback {
+    /// The model.
     pub model: ModelName,
     /// Where it was chosen, as messages say it after "from": `the user's configuration`. A front end sets it.
     pub label: String,
@@ -115,7 +127,9 @@ pub struct ModelFallback {
 /// A compatible endpoint of the user's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomProvider {
+    /// What stands before the colon of its models' names.
     pub name: String,
+    /// The wire format that it speaks.
     pub protocol: ProtocolKind,
     /// The variable that holds its key, if one does.
     pub key_variable: Option<String>,

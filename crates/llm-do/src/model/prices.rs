@@ -79,6 +79,7 @@ fn listed<'a>(provider: &'a str, model: &'a str) -> impl Iterator<Item = String>
 /// What one model costs. As text, a line of the table: the four prices, then those of longer prompts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPrice {
+    /// What a token costs.
     pub rates: Rates,
     /// Other rates for longer prompts, by rising length.
     pub tiers: Vec<Tier>,
@@ -97,8 +98,11 @@ pub struct Tier {
 pub struct Rates {
     /// For input that no cache knew.
     pub input: Rate,
+    /// Tokens that come out.
     pub output: Rate,
+    /// Tokens that are read from the provider's cache.
     pub cache_read: Rate,
+    /// Tokens that are written to it.
     pub cache_write: Rate,
 }
 

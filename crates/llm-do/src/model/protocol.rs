@@ -171,17 +171,29 @@ pub struct Quirks {
     pub chat_path: &'static str,
     /// Between the base URL of Google's models and their names.
     pub gemini_path: &'static str,
+    /// In which header the key travels.
     pub key_form: KeyForm,
+    /// How the limit of an answer's length is called.
     pub max_tokens_field: &'static str,
+    /// How the seed is called.
     pub seed_field: &'static str,
+    /// Whether a stream is asked to tell its usage.
     pub stream_usage: StreamUsage,
+    /// How thinking is turned on.
     pub thinking_setting: ThinkingSetting,
+    /// Whether reasoning is sent back.
     pub reasoning_return: ReasoningReturn,
+    /// Whether thinking stands within the text.
     pub inline_thinking: InlineThinking,
+    /// How a typed answer is asked for.
     pub output_format: OutputFormat,
+    /// Whether prompt caching is asked for.
     pub prompt_caching: PromptCaching,
+    /// Which ids of calls are accepted.
     pub call_ids: CallIdForm,
+    /// Whether the provider says what a request cost.
     pub reported_cost: ReportedCost,
+    /// Whether an answer is continued whose beginning ends the request.
     pub prefill: Prefill,
 }
 

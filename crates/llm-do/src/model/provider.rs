@@ -16,13 +16,17 @@ use ServerToolKind::{CodeExecution, ImageGeneration, WebFetch, WebSearch};
 /// A provider that the program knows by name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Provider {
+    /// What stands before the colon of its models' names.
     pub name: &'static str,
+    /// The wire format that it speaks.
     pub protocol: ProtocolKind,
+    /// Where it usually is; empty if each customer has another address.
     pub base_url: &'static str,
     /// Variables that replace the base URL; the first one that is set wins.
     pub base_url_variables: &'static [&'static str],
     /// Variables that hold the key, the first one that is set wins; none: it has no keys.
     pub key_variables: &'static [&'static str],
+    /// Whether it must have a key.
     pub key_need: KeyNeed,
     /// Whether its requests cost money.
     pub paid: bool,
@@ -133,9 +137,13 @@ const GOOGLE_TOOLS: &[OfferedTool] = &[
 /// The four wire formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolKind {
+    /// Messages of Anthropic.
     Anthropic,
+    /// Responses of `OpenAI`.
     OpenAiResponses,
+    /// Chat Completions, which most providers speak.
     OpenAiChat,
+    /// Gemini of Google.
     Gemini,
     /// No wire: the model follows a script.
     Scripted,

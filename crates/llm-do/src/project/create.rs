@@ -28,34 +28,49 @@ use crate::tools::source::{self, ToolsetSource};
 /// An agent to be written into the project.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerSpec {
+    /// Its name.
     pub name: String,
+    /// Its system prompt.
     pub instructions: String,
+    /// What callers read about it.
     pub description: Option<String>,
     /// `provider:model`.
     pub model: Option<String>,
+    /// The single tools that it has.
     pub tools: Vec<String>,
+    /// The toolsets that it has.
     pub toolsets: Vec<String>,
     /// Rules by tool, or by `toolset.tool`.
     pub approval: Vec<(String, Rule)>,
+    /// The agents that it may call; none says nothing about it.
     pub allow_workers: Option<Vec<String>>,
+    /// What each of its calls may spend.
     pub limits: Limits,
+    /// Which files it takes.
     pub attachment_policy: Option<AttachmentPolicy>,
+    /// Whether tools may never overwrite its file.
     pub locked: bool,
 }
 
 /// What a created agent gets where its spec is silent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerDefaults {
+    /// The model.
     pub model: Option<String>,
+    /// The toolsets.
     pub toolsets: Vec<String>,
+    /// The agents that it may call.
     pub allow_workers: Option<Vec<String>>,
+    /// Which files it takes.
     pub attachment_policy: Option<AttachmentPolicy>,
 }
 
 /// What to do with an agent of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingAgent {
+    /// Creating it again is an error.
     Keep,
+    /// The new one takes its place.
     Replace,
 }
 

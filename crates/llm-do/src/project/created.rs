@@ -23,6 +23,7 @@ use crate::tools::approval::{Rule, digest};
 pub struct CreatedStore {
     /// The state directory.
     pub directory: PathBuf,
+    /// What signs the list.
     pub key: StateKey,
 }
 

@@ -35,22 +35,34 @@ fn least<T: LimitedAmount>(one: Option<T>, other: Option<T>) -> Option<T> {
 /// What can be bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
+    /// Requests to models.
     Requests,
+    /// Calls of tools.
     ToolCalls,
+    /// Tokens that are sent.
     InputTokens,
+    /// Tokens that are received.
     OutputTokens,
+    /// Money.
     Cost,
+    /// Time.
     Time,
 }
 
 /// Bounds on a run, or on each call of an agent. `None`: no bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Limits {
+    /// The most requests to models.
     pub max_requests: Option<u64>,
+    /// The most calls of tools.
     pub max_tool_calls: Option<u64>,
+    /// The most tokens that are sent.
     pub max_input_tokens: Option<u64>,
+    /// The most tokens that are received.
     pub max_output_tokens: Option<u64>,
+    /// The most money, in dollars.
     pub max_cost_usd: Option<f64>,
+    /// The longest time, in seconds.
     pub timeout_seconds: Option<f64>,
 }
 

@@ -26,7 +26,9 @@ use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Survey {
+    /// The program, in which some names may be open.
     pub program: Program,
     /// Notes: nothing in it is an error.
     pub notes: Report,

@@ -55,6 +55,7 @@ pub struct Project {
     shown_root: PathBuf,
     /// The directory that it was loaded from.
     directory: WorkingDirectory,
+    /// What the project was made from.
     pub layout: Layout,
     workers: Vec<LoadedWorker>,
     /// JSON Schemas and scripts that worker files refer to, by their path beneath the root.
@@ -63,6 +64,7 @@ pub struct Project {
     broken: BTreeSet<String>,
     /// Agents created at run time, by name and file.
     pub generated: BTreeMap<String, PathBuf>,
+    /// Its Python files, as far as they were looked at.
     pub code: Code,
     /// What MCP servers offer, by toolset, if they were asked.
     offered: BTreeMap<String, Vec<DeclaredTool>>,
@@ -107,6 +109,7 @@ pub enum Code {
     Absent,
     /// Not looked at: names that only they can define are open.
     Unread,
+    /// They were imported, and this is what they define.
     Read(PythonOffer),
 }
 
@@ -137,14 +140,20 @@ pub struct PythonFileTool {
 /// The linked project: every name resolved, nothing running. Agents refer to each other by name, so it may have cycles.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// The directory of the project.
     pub root: PathBuf,
     /// The root as it was typed, relative to the working directory: models are told of this one, so that a run that goes
     /// on in another process tells them the same.
     pub shown_root: PathBuf,
+    /// Where a run starts.
     pub entry: Entry,
+    /// Its agents, by name.
     pub agents: BTreeMap<String, Arc<AgentSpec>>,
+    /// What the manifest says about runs.
     pub policy: Policy,
+    /// The input if the caller gives none.
     pub default_input: Option<RawJson>,
+    /// Whether the person who starts a run may give another input than that.
     pub allow_cli_input: bool,
     /// Beneath the project root.
     pub generated_agents_dir: PathBuf,
@@ -192,7 +201,9 @@ impl Program {
 /// A model for agents that are not known yet.
 #[derive(Clone, Debug)]
 pub struct Fallback {
+    /// The model.
     pub model: ModelName,
+    /// What it says, if it follows a script.
     pub script: Option<Arc<Script>>,
 }
 
@@ -264,6 +275,7 @@ impl Project {
 /// Where a run starts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
+    /// With this agent.
     Agent(String),
     /// Has no model and no toolsets.
     Function(EntryFunction),
@@ -274,9 +286,11 @@ pub enum Entry {
 /// A function that a run starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryFunction {
+    /// A function of a Python file.
     Python {
         /// Beneath the project root.
         file: PathBuf,
+        /// The name of the function.
         function: String,
     },
     /// That of the embedding program, by its name.
@@ -308,37 +322,50 @@ pub struct Policy {
 /// One agent, linked.
 #[derive(Clone, Debug)]
 pub struct AgentSpec {
+    /// Its name.
     pub name: String,
     /// Beneath the project root.
     pub file: PathBuf,
     /// What callers read.
     pub description: String,
+    /// Its system prompt.
     pub instructions: String,
+    /// The model that it asks.
     pub model: ModelName,
     /// What a scripted model follows.
     pub script: Option<Arc<Script>>,
+    /// What it takes.
     pub input: Typing,
     /// How a typed input becomes the user message.
     pub prompt: Option<String>,
+    /// What it answers.
     pub output: Typing,
     /// Single functions, each as a toolset of one.
     pub tools: Vec<ToolsetUse>,
+    /// Its toolsets, in the order of its file.
     pub toolsets: Vec<ToolsetUse>,
     /// Rules for tools of which it is not known yet whether they are there.
     pub doubtful_rules: Vec<DoubtfulRule>,
     /// `None`: a model may call the agents in `toolsets`, code may call any.
     pub allow_workers: Option<AllowWorkers>,
+    /// The tools that its provider may run itself.
     pub server_tools: Vec<ServerTool>,
+    /// Settings of its model.
     pub settings: ModelSettings,
+    /// What each of its calls may spend.
     pub limits: Limits,
+    /// Which files it takes.
     pub attachment_policy: AttachmentPolicy,
+    /// Whether tools may never overwrite its file.
     pub locked: bool,
 }
 
 /// Which agents an agent may call by name: any, or those that are listed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AllowWorkers {
+    /// Every agent of the project.
     Any,
+    /// These agents.
     Only(Vec<String>),
 }
 
@@ -347,6 +374,7 @@ pub enum AllowWorkers {
 pub enum Typing {
     /// Text; as input with attachments.
     Untyped,
+    /// A JSON Schema.
     Schema(RawJson),
     /// A Pydantic model: Python judges its values.
     Python(PythonType),
@@ -355,6 +383,7 @@ pub enum Typing {
 /// A class of a Python file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PythonType {
+    /// The class, and where it is defined.
     pub class: worker::PythonClass,
     /// The name by which the interpreter knows it.
     pub reference: String,
@@ -377,9 +406,11 @@ impl Typing {
 /// toolset under different rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsetUse {
+    /// Its name in the file.
     pub name: String,
     /// One for all agents that use it.
     pub source: Arc<ToolsetSource>,
+    /// The rules of this agent for its tools.
     pub rules: Rules,
 }
 
@@ -389,6 +420,7 @@ pub struct ToolsetUse {
 pub struct DoubtfulRule {
     /// Where it was written, for people.
     pub place: String,
+    /// The tool that the rule is about.
     pub tool: String,
     /// The toolsets of the agent that may have the tool.
     pub toolsets: Vec<String>,
@@ -397,9 +429,13 @@ pub struct DoubtfulRule {
 /// Which attachments an agent accepts. Empty lists of suffixes say nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachmentPolicy {
+    /// The most files.
     pub max_attachments: u64,
+    /// The most bytes of all files together.
     pub max_total_bytes: u64,
+    /// The endings of names that are taken; empty takes all.
     pub allowed_suffixes: Vec<String>,
+    /// The endings of names that are not taken.
     pub denied_suffixes: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ impl RuleProgram {
 }
 
 /// Looks up the programs of a manifest's rules, and reports those that no rule may name.
-pub fn look_up(
+pub(crate) fn look_up(
     manifest: &Manifest,
     root: &Path,
     directory: &WorkingDirectory,

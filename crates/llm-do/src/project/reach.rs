@@ -13,10 +13,13 @@ use crate::tools::{Capabilities, Capability, DeclaredTool};
 /// A tool of an agent, with all that is known before a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReachableTool<'a> {
+    /// Its name.
     pub name: Cow<'static, str>,
     /// The toolset that it comes from; several shells are one tool.
     pub toolsets: Vec<&'a str>,
+    /// What becomes of a call.
     pub verdict: DeclaredVerdict,
+    /// What it can do.
     pub capabilities: Capabilities,
     /// The agent that it calls, if it is one.
     pub agent: Option<&'a str>,
@@ -161,7 +164,9 @@ pub struct Graph<'a> {
 
 /// An agent of the graph. Others are meant by their places in it.
 pub struct AgentNode<'a> {
+    /// The agent.
     pub agent: &'a AgentSpec,
+    /// The tools that it can call.
     pub tools: Vec<ReachableTool<'a>>,
     /// The agents that it can call by what its file says, each once.
     pub callees: Vec<usize>,

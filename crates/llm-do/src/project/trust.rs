@@ -37,7 +37,9 @@ pub(crate) const MOST_ITEMS: usize = 1_000;
 
 /// One thing that needs trust.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TrustItem {
+    /// How dangerous it is.
     pub class: ClaimClass,
     /// Harmless wherever they are printed.
     pub words: String,

@@ -112,6 +112,7 @@ pub struct PythonClass {
 pub enum PythonModule {
     /// Relative to the worker file.
     File(String),
+    /// A module that is found by its name.
     Importable(String),
 }
 

@@ -23,7 +23,7 @@ use crate::tools::source::{AgentToolNames, ToolsetSource};
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
 /// The live toolset of one call of one agent.
-pub struct DynamicAgents {
+pub(super) struct DynamicAgents {
     pub program: Arc<Program>,
     /// Whose call it is: what it creates has no more than it.
     pub creator: Arc<AgentSpec>,

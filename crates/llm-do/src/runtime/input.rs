@@ -18,12 +18,15 @@ use crate::tools::python::RenderedPart;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
+    /// Words.
     Text(String),
     /// Text and attachments that the user named.
     Parts(Vec<Content>),
     /// JSON from the command line, from code or from the manifest; attachments beside it go after the message.
     Object {
+        /// The value.
         value: Value,
+        /// The files.
         attachments: Vec<Attachment>,
     },
 }
@@ -48,11 +51,27 @@ impl From<String> for Input {
 
 /// Why an agent was not given its input; the words are for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InputError {
+    /// It does not fit the schema of the agent.
     #[error("the input of agent `{agent}` violates its schema: {violation}\nthe schema: {schema}")]
-    Violates { agent: String, violation: String, schema: String },
+    Violates {
+        /// The agent.
+        agent: String,
+        /// What does not fit.
+        violation: String,
+        /// The schema.
+        schema: String,
+    },
+    /// It cannot be put into words.
     #[error("the template `prompt` of agent `{agent}` failed: {reason}")]
-    Template { agent: String, reason: String },
+    Template {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file cannot be given to the agent.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
     #[error("agent `{agent}` cannot go on with the history that was given: {reason}")]

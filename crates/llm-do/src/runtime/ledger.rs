@@ -18,7 +18,7 @@ use crate::project::{Limit, Limits};
 
 /// What something costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub(crate) struct Cost {
     pub requests: u64,
     pub tool_calls: u64,
     pub input_tokens: u64,
@@ -27,11 +27,11 @@ pub struct Cost {
 }
 
 impl Cost {
-    pub const REQUEST: Self =
+    pub(crate) const REQUEST: Self =
         Self { requests: 1, tool_calls: 0, input_tokens: 0, output_tokens: 0, money: Money::ZERO };
 
     /// What a request took.
-    pub fn of(usage: &Usage) -> Self {
+    pub(crate) fn of(usage: &Usage) -> Self {
         Self {
             requests: usage.requests,
             tool_calls: 0,
@@ -42,7 +42,7 @@ impl Cost {
     }
 
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_add(other.requests),
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
@@ -65,7 +65,7 @@ impl Cost {
 
 /// What a request wishes for before it is sent: the most that it can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub(crate) struct Wish {
     /// However short the answer is: the input, and the provider's own tools.
     pub fixed: Cost,
     /// For each token of the answer.
@@ -77,7 +77,7 @@ pub struct Wish {
 
 impl Wish {
     /// Of something whose cost is known.
-    pub const fn exactly(fixed: Cost) -> Self {
+    pub(crate) const fn exactly(fixed: Cost) -> Self {
         Self { fixed, per_token: Money::ZERO, longest: 0, least: 0 }
     }
 
@@ -88,11 +88,11 @@ impl Wish {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Account(pub u64);
+pub(crate) struct Account(pub u64);
 
 /// A limit that stops something, or is near.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LimitHit {
+pub(crate) struct LimitHit {
     /// Its key; a further ledger names its own.
     pub limit: &'static str,
     pub used: f64,
@@ -105,13 +105,13 @@ pub struct LimitHit {
 
 /// A ledger beyond that of the run, such as a budget over several runs. What the run's own ledger has let through passes
 /// it as well: with the same amounts, and under the same rule.
-pub trait FurtherLedger: Send + Sync {
+pub(crate) trait FurtherLedger: Send + Sync {
     /// Waits as long as only the reservations of others are in the way; an error is the limit that stops it.
     fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, LimitHit>>;
 }
 
 /// What is reserved in a further ledger. Dropped, it is given back.
-pub trait FurtherReservation: Send {
+pub(crate) trait FurtherReservation: Send {
     /// How long the answer may be: no longer than was wished for.
     fn longest(&self) -> u64;
 
@@ -122,7 +122,7 @@ pub trait FurtherReservation: Send {
 const NEAR: f64 = 0.8;
 
 #[derive(Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     state: Mutex<LedgerState>,
     /// Heard by those who wait for others' reservations.
     settled: Notify,
@@ -148,7 +148,7 @@ struct LedgerEntry {
 
 /// What is limited for an account, by itself or above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitKinds {
+pub(crate) struct LimitKinds {
     pub money: bool,
     pub tokens: bool,
 }
@@ -156,11 +156,11 @@ pub struct LimitKinds {
 impl Ledger {
     /// One whose requests also pass these.
     #[cfg_attr(not(test), expect(dead_code, reason = "budgets over several runs stand on it"))]
-    pub fn before(further: Vec<Arc<dyn FurtherLedger>>) -> Self {
+    pub(crate) fn before(further: Vec<Arc<dyn FurtherLedger>>) -> Self {
         Self { further, ..Self::default() }
     }
 
-    pub fn open(&self, limits: Limits, parent: Option<Account>) -> Account {
+    pub(crate) fn open(&self, limits: Limits, parent: Option<Account>) -> Account {
         let mut state = self.state();
         let account = Account(state.next);
         state.next += 1;
@@ -171,17 +171,17 @@ impl Ledger {
     }
 
     /// What was spent before this process: a call that is resumed has no more than it had left.
-    pub fn carry_over(&self, account: Account, spent: Cost) {
+    pub(crate) fn carry_over(&self, account: Account, spent: Cost) {
         if let Some(entry) = self.state().accounts.get_mut(&account) {
             entry.spent = entry.spent.plus(spent);
         }
     }
 
-    pub fn close(&self, account: Account) {
+    pub(crate) fn close(&self, account: Account) {
         self.state().accounts.remove(&account);
     }
 
-    pub fn limited(&self, account: Account) -> LimitKinds {
+    pub(crate) fn limited(&self, account: Account) -> LimitKinds {
         let state = self.state();
         let all = state.line(account).map(|(_, entry)| &entry.limits);
         let first = LimitKinds { money: !self.further.is_empty(), tokens: false };
@@ -193,7 +193,7 @@ impl Ledger {
 
     /// Reserves in the account and in all above it, or in none. Waits as long as only what others have reserved is in
     /// the way. Nothing that waits holds a reservation, so that those who hold one never wait for it.
-    pub async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
+    pub(crate) async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
         let own = match self.try_reserve(account, wish)? {
             Some(own) => own,
             None => Box::pin(self.wait_and_reserve(account, wish)).await?,
@@ -223,7 +223,7 @@ impl Ledger {
     }
 
     /// What an account has spent of its money.
-    pub fn money(&self, account: Account) -> LimitHit {
+    pub(crate) fn money(&self, account: Account) -> LimitHit {
         let state = self.state();
         let entry = state.accounts.get(&account);
         let used = entry.map_or(0.0, |entry| entry.spent.money.usd());
@@ -232,12 +232,12 @@ impl Ledger {
     }
 
     /// Whether a request would fit if nothing were reserved by others.
-    pub fn check(&self, account: Account, wish: &Wish) -> Result<(), LimitHit> {
+    pub(crate) fn check(&self, account: Account, wish: &Wish) -> Result<(), LimitHit> {
         self.state().fitting(account, wish).map(drop)
     }
 
     /// Spends what is known beforehand. Returns the limits that are now near, each once.
-    pub fn spend(&self, account: Account, cost: Cost) -> Result<Vec<LimitHit>, LimitHit> {
+    pub(crate) fn spend(&self, account: Account, cost: Cost) -> Result<Vec<LimitHit>, LimitHit> {
         let mut state = self.state();
         state.fitting(account, &Wish::exactly(cost))?;
         Ok(state.settle(account, Cost::default(), cost))
@@ -273,7 +273,7 @@ impl Ledger {
 }
 
 /// What is reserved for one sending of a request. Dropped, it is given back.
-pub struct Reservation<'a> {
+pub(crate) struct Reservation<'a> {
     ledger: &'a Ledger,
     account: Account,
     pub cost: Cost,
@@ -287,7 +287,7 @@ pub struct Reservation<'a> {
 
 impl Reservation<'_> {
     /// Turns it into what was really spent. Returns the limits that are now near, each once.
-    pub fn settle(mut self, spent: Cost) -> Vec<LimitHit> {
+    pub(crate) fn settle(mut self, spent: Cost) -> Vec<LimitHit> {
         self.is_open = false;
         for further in self.further.drain(..) {
             further.settle(spent.money);

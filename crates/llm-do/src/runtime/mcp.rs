@@ -29,8 +29,11 @@ use crate::tools::source::{McpConfig, McpServer, Setting, ToolsetSource};
 
 /// What a server offers, or why it could not be asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct McpOffer {
+    /// The name of the server in the manifest.
     pub toolset: String,
+    /// Its tools, or why it could not be asked.
     pub tools: Result<Vec<McpTool>, String>,
 }
 
@@ -81,7 +84,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub fn new(program: &Program, config: &RuntimeConfig, events: &Events) -> Self {
+    pub(super) fn new(program: &Program, config: &RuntimeConfig, events: &Events) -> Self {
         Self::within(program, &config.children, &config.http, &config.fence, events)
     }
 
@@ -108,7 +111,7 @@ impl Servers {
     }
 
     /// The server of a toolset, started or not.
-    pub fn get(&self, config: &McpConfig) -> Arc<Server> {
+    pub(super) fn get(&self, config: &McpConfig) -> Arc<Server> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let server = known.entry(config.name.clone()).or_insert_with(|| {
             Arc::new(Server::new(&config.name, self.launch(config), config.timeout, self.events.clone()))
@@ -118,7 +121,7 @@ impl Servers {
 
     /// What a server offers. It is recorded, so that a run that goes on starts the server when it is called, and one
     /// that is only replayed never.
-    pub async fn offered(
+    pub(super) async fn offered(
         &self,
         config: &McpConfig,
         steps: &Steps,
@@ -133,7 +136,7 @@ impl Servers {
     }
 
     /// All at the same time.
-    pub async fn close(&self) {
+    pub(super) async fn close(&self) {
         let known: Vec<Arc<Server>> =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         join_all(known.iter().map(|server| server.close())).await;

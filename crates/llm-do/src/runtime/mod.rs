@@ -106,11 +106,19 @@ impl Models {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// The table has no such provider.
     #[error("unknown provider `{provider}`")]
-    UnknownProvider { provider: String },
+    UnknownProvider {
+        /// The name of the provider.
+        provider: String,
+    },
     /// Its address depends on the account, or it cannot be asked.
     #[error("`{provider}` has no usual address")]
-    NoAddress { provider: &'static str },
+    NoAddress {
+        /// The name of the provider.
+        provider: &'static str,
+    },
+    /// The connections cannot be set up.
     #[error(transparent)]
     Http(HttpError),
 }
@@ -120,6 +128,7 @@ pub enum ConnectError {
 pub struct RuntimeConfig {
     /// Who answers questions: there is no safe default.
     pub approvals: Approvals,
+    /// What becomes of a run in which a call is refused.
     pub refusals: Refusals,
     /// How deep agents may call each other.
     pub max_depth: u64,
@@ -246,12 +255,15 @@ fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
 
 /// What a run gave.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
+    /// The answer.
     pub output: Output,
     /// How the reply ended that is the answer; none if a function gave it.
     pub finish: Option<Finish>,
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
+    /// What it took, in total and by model.
     pub usage: UsageReport,
     /// The call of the entry, with all that it called.
     pub trace: Vec<Arc<TraceCall>>,
@@ -271,7 +283,9 @@ pub fn finish_of(messages: &[Message]) -> Option<Finish> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
+    /// Text.
     Text(String),
+    /// JSON.
     Value(RawJson),
 }
 
@@ -322,50 +336,167 @@ impl Output {
 /// What ends a turn; the person who started the run reads it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
+    /// The agent was not given its input.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The model gave no reply.
     #[error("agent `{agent}`: {error}")]
-    Model { agent: String, error: ModelError },
+    Model {
+        /// The agent.
+        agent: String,
+        /// What happened.
+        error: ModelError,
+    },
     /// Asking again may have helped, but a limit forbade it.
     #[error("agent `{agent}`: {error}")]
-    NotAskedAgain { agent: String, error: Box<ModelError>, limit: &'static str },
+    NotAskedAgain {
+        /// The agent.
+        agent: String,
+        /// What happened.
+        error: Box<ModelError>,
+        /// The key of the limit.
+        limit: &'static str,
+    },
+    /// The model said nothing, twice.
     #[error("agent `{agent}` gave an empty answer twice")]
-    Empty { agent: String },
+    Empty {
+        /// The agent.
+        agent: String,
+    },
     /// The reply that was to be the answer is not whole.
     #[error("{}", cut_short(agent, unfinished))]
-    Unfinished { agent: String, unfinished: UnfinishedReason, partial: String },
+    Unfinished {
+        /// The agent.
+        agent: String,
+        /// Why it is not whole.
+        unfinished: UnfinishedReason,
+        /// What was said before.
+        partial: String,
+    },
+    /// A call of an agent reached a limit of its worker file.
     #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
-    Limit { agent: String, limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
+    Limit {
+        /// The agent.
+        agent: String,
+        /// The key of the limit.
+        limit: String,
+        /// How much was used.
+        used: f64,
+        /// How much is allowed.
+        allowed: f64,
+        /// How much the next request may take, if that is what is too much.
+        needed: Option<f64>,
+        /// What was said before.
+        partial: String,
+    },
+    /// Money is limited, and what a request would cost is not known.
     #[error("`{limit}` needs the price of `{model}`, which nobody knows")]
-    UnknownPrice { limit: String, model: String },
+    UnknownPrice {
+        /// The key of the limit.
+        limit: String,
+        /// The model.
+        model: String,
+    },
+    /// Money is limited, and a tool of the provider may be used without bound.
     #[error("`{limit}` needs to know how often agent `{agent}` may use `{tool}` in one request")]
-    UnboundedTool { limit: String, agent: String, tool: &'static str },
+    UnboundedTool {
+        /// The key of the limit.
+        limit: String,
+        /// The agent.
+        agent: String,
+        /// The tool.
+        tool: &'static str,
+    },
+    /// The agent does not get any further.
     #[error("agent `{agent}` called `{tool}` three times in a row with the same failure: {reason}")]
-    RepeatedFailure { agent: String, tool: String, reason: String },
+    RepeatedFailure {
+        /// The agent.
+        agent: String,
+        /// The tool.
+        tool: String,
+        /// Why.
+        reason: String,
+    },
+    /// The answer does not fit the schema of the agent.
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
-    Output { agent: String, violation: String },
+    Output {
+        /// The agent.
+        agent: String,
+        /// What does not fit.
+        violation: String,
+    },
+    /// There is no agent of that name that may be called.
     #[error("{reason}")]
-    NoAgent { reason: String },
+    NoAgent {
+        /// Why.
+        reason: String,
+    },
+    /// Agents call each other deeper than is allowed.
     #[error("agent `{caller}` cannot call `{agent}`: that would be depth {depth}, and `max_depth` is {max_depth}")]
-    TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
+    TooDeep {
+        /// The agent that calls.
+        caller: String,
+        /// The agent.
+        agent: String,
+        /// How deep it would stand.
+        depth: usize,
+        /// How deep agents may stand.
+        max_depth: u64,
+    },
+    /// The program has connected no such provider.
     #[error("no model provider `{provider}` for agent `{agent}`")]
-    NoProvider { agent: String, provider: String },
+    NoProvider {
+        /// The agent.
+        agent: String,
+        /// The name of the provider.
+        provider: String,
+    },
+    /// Calls stand within each other deeper than is allowed.
     #[error("{0}")]
     TooManyCalls(String),
+    /// A toolset could not be made.
     #[error("a toolset of agent `{agent}`: {reason}")]
-    Toolset { agent: String, reason: String },
+    Toolset {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// A rule is about a tool that its toolset turned out not to have.
     #[error("{place}: agent `{agent}` has no tool `{tool}`; {instead}")]
-    IdleRule { agent: String, place: String, tool: String, instead: String },
+    IdleRule {
+        /// The agent.
+        agent: String,
+        /// Where the rule stands.
+        place: String,
+        /// The tool.
+        tool: String,
+        /// What there is instead, in words.
+        instead: String,
+    },
+    /// The function where the run starts gave an error.
     #[error("the entry function `{function}` failed: {reason}")]
-    Function { function: String, reason: String },
+    Function {
+        /// The name of the function.
+        function: String,
+        /// Why.
+        reason: String,
+    },
+    /// The program was linked without its Python files.
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
     /// A mistake of the program itself.
     #[error("llm-do itself failed: {words}")]
-    Panicked { words: String },
+    Panicked {
+        /// What it said.
+        words: String,
+    },
     /// By whoever drives the turn.
     #[error("cancelled")]
-    Cancelled { partial: String },
+    Cancelled {
+        /// What was said before.
+        partial: String,
+    },
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),

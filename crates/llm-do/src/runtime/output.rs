@@ -11,7 +11,7 @@ use crate::project::Typing;
 use crate::tools::python::PythonHost;
 
 /// The answer as its agent declares it, or what is wrong with it.
-pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> Result<Output, String> {
+pub(crate) async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> Result<Output, String> {
     let json = unfenced(text);
     let schema = match (typing, python) {
         (Typing::Schema(schema), _) => schema,
@@ -34,14 +34,14 @@ pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> 
 }
 
 /// What the model reads when its answer is sent back.
-pub fn repair_request(violation: &str) -> String {
+pub(crate) fn repair_request(violation: &str) -> String {
     format!(
         "Your answer does not satisfy the required JSON Schema. {violation}. Answer again with the corrected JSON only."
     )
 }
 
 /// What the model reads when its answer was cut before its end.
-pub const SHORTEN_REQUEST: &str =
+pub(crate) const SHORTEN_REQUEST: &str =
     "Your answer was cut off, because it is longer than allowed. Answer again with all of the JSON, and be brief.";
 
 #[cfg(test)]

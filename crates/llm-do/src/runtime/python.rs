@@ -13,7 +13,7 @@ use crate::tools::function::{FunctionEntry, RunEntry};
 use crate::tools::python::PythonHost;
 
 /// What is printed outside of calls is told by the session.
-pub fn attach(program: &Program, events: &Events) {
+pub(super) fn attach(program: &Program, events: &Events) {
     let Some(host) = &program.registry.python else { return };
     host.attach(events.clone());
     let answer = |typing: &Typing| match typing {
@@ -26,7 +26,7 @@ pub fn attach(program: &Program, events: &Events) {
 
 /// Before an outermost call begins, and before each turn of it: an interpreter that has ended meanwhile is followed by
 /// another. That is no step of a run, so none of it is recorded.
-pub async fn renew(program: &Program, events: &Events) {
+pub(super) async fn renew(program: &Program, events: &Events) {
     let Some(host) = &program.registry.python else { return };
     if let Some(text) = host.renew().await {
         events.send(|| EventKind::Notice { text });
@@ -34,7 +34,7 @@ pub async fn renew(program: &Program, events: &Events) {
 }
 
 /// An entry function in Python, as the function that it is.
-pub async fn entry(host: &Arc<PythonHost>, file: &Path, function: &str) -> Result<FunctionEntry, RunError> {
+pub(super) async fn entry(host: &Arc<PythonHost>, file: &Path, function: &str) -> Result<FunctionEntry, RunError> {
     let failed = |reason: String| RunError::Function { function: function.to_owned(), reason };
     let shape = host.entry_shape(file, function).await.map_err(failed)?;
     let (host, file, function) = (Arc::clone(host), PathBuf::from(file), function.to_owned());

@@ -47,7 +47,7 @@ pub(super) struct OpeningEstimate {
 
 impl OpeningEstimate {
     /// Estimates what each request with this head takes besides its history.
-    pub fn of(head: &Head) -> Self {
+    pub(super) fn of(head: &Head) -> Self {
         let most =
             |tool: &ServerTool| per_use(&head.model.provider, tool.kind.name()).times(tool.max_uses.unwrap_or(0));
         let server_tools = head.server_tools.iter().map(most).fold(Money::ZERO, Money::plus);
@@ -153,7 +153,11 @@ impl From<Stop> for RequestError {
 impl RequestContext<'_> {
     /// Asks. The reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace and
     /// messages agree, also when they come from a record.
-    pub async fn ask(self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, RequestError> {
+    pub(super) async fn ask(
+        self,
+        conversation: &mut dyn Conversation,
+        history: &[Message],
+    ) -> Result<Reply, RequestError> {
         let events = self.events;
         let mut sendings = Sendings::of(self, history, conversation.longest_wait());
         sendings.admit().await.map_err(RequestError::Limit)?;

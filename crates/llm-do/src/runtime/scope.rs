@@ -55,12 +55,14 @@ pub(super) enum Caller<'a> {
 /// An agent that runs elsewhere, such as in another process, on whose behalf an agent is called here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideCaller {
+    /// The agent that calls.
     pub agent: String,
+    /// How many agents stand above it.
     pub depth: usize,
 }
 
 impl Caller<'_> {
-    pub fn next_depth(self) -> usize {
+    pub(super) fn next_depth(self) -> usize {
         match self {
             Self::Nobody => 0,
             Self::Outside(caller) => caller.depth + 1,
@@ -68,7 +70,7 @@ impl Caller<'_> {
         }
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Nobody => "the entry",
             Self::Outside(caller) => &caller.agent,
@@ -77,7 +79,7 @@ impl Caller<'_> {
     }
 
     /// Of a call within others.
-    pub fn nesting(&self) -> Option<Nesting> {
+    pub(super) fn nesting(&self) -> Option<Nesting> {
         match self {
             Self::Nobody | Self::Outside(_) => None,
             Self::Call(cx) => Some(cx.nesting),

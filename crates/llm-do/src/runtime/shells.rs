@@ -13,18 +13,23 @@ use crate::tools::shell::{Shell, ShellPart, Surroundings};
 use crate::tools::source::{ShellConfig, ToolsetSource};
 
 /// The name of the tool of a shell, or of a variant of one; `None` for other toolsets.
-pub fn tool_of(used: &ToolsetUse) -> Option<String> {
+pub(super) fn tool_of(used: &ToolsetUse) -> Option<String> {
     part(used).map(|(tool, _)| tool)
 }
 
 /// Opens all shells of an agent that have this name as one toolset.
-pub fn open(runtime: &Runtime, agent: &AgentSpec, tool: &str, events: &Events) -> Result<OpenToolset, String> {
+pub(super) fn open(runtime: &Runtime, agent: &AgentSpec, tool: &str, events: &Events) -> Result<OpenToolset, String> {
     let shells = agent.toolsets.iter().filter_map(part).filter(|(name, _)| name == tool);
     opened(runtime, tool, shells.map(|(_, part)| part).collect(), events)
 }
 
 /// Opens one shell that no file names, such as one that Python configures.
-pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Events) -> Result<Box<dyn Toolset>, String> {
+pub(super) fn alone(
+    runtime: &Runtime,
+    name: &str,
+    config: &ShellConfig,
+    events: &Events,
+) -> Result<Box<dyn Toolset>, String> {
     let part = ShellPart { name: name.to_owned(), config: config.clone(), rules: Vec::new() };
     Ok(opened(runtime, "shell", vec![part], events)?.toolset)
 }

@@ -26,13 +26,13 @@ use crate::tools::variant::VariantToolset;
 use crate::tools::{ToolSpec, Toolset};
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
-pub struct CallToolsets {
+pub(super) struct CallToolsets {
     pub toolsets: Vec<OpenToolset>,
     pub missing: Vec<String>,
 }
 
 /// Why the toolsets of a call could not be opened.
-pub enum ToolsetOpenError {
+pub(super) enum ToolsetOpenError {
     Toolset(String),
     /// A rule of the agent rules nothing.
     IdleRule {
@@ -61,7 +61,7 @@ type PlacedToolset = (usize, OpenToolset);
 
 /// Opens every toolset of an agent, or none: if one cannot be opened, those that were are closed again. Servers start
 /// while the rest is opened.
-pub async fn open(
+pub(super) async fn open(
     runtime: &Runtime,
     agent: &Arc<AgentSpec>,
     steps: &Steps,
@@ -323,7 +323,7 @@ async fn registered_toolset(
 }
 
 /// The single tools of the project, for code that is no agent's.
-pub fn exported(program: &Program) -> Vec<OpenToolset> {
+pub(super) fn exported(program: &Program) -> Vec<OpenToolset> {
     let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
         name: name.clone(),
         definition: Arc::new(ToolsetSource::Registered(RegisteredSource::Tool(tool.declared()))),
@@ -341,7 +341,7 @@ pub fn exported(program: &Program) -> Vec<OpenToolset> {
 }
 
 /// An agent as its callers see it.
-pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
+pub(super) fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
     let policy = &program.policy;
     let exception = policy.agent_approval_overrides.get(&callee.name).copied().unwrap_or_default();
     AgentTool {

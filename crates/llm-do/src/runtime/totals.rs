@@ -11,7 +11,7 @@ use crate::model::prices;
 
 /// Records events; cheap to share.
 #[derive(Debug, Default)]
-pub struct RunTotals(Mutex<TotalsState>);
+pub(crate) struct RunTotals(Mutex<TotalsState>);
 
 #[derive(Debug, Default)]
 struct TotalsState {
@@ -43,35 +43,35 @@ enum ToolTrace {
 }
 
 impl RunTotals {
-    pub fn usage(&self) -> UsageReport {
+    pub(crate) fn usage(&self) -> UsageReport {
         self.state().usage.clone()
     }
 
     /// The calls that were refused so far, in order.
-    pub fn refused(&self) -> Vec<Refusal> {
+    pub(crate) fn refused(&self) -> Vec<Refusal> {
         self.state().refused.clone()
     }
 
     /// What one open call has used so far, nested calls included.
-    pub fn usage_of(&self, call: u64) -> Usage {
+    pub(crate) fn usage_of(&self, call: u64) -> Usage {
         self.state().open.get(&call).map(|open| open.call.usage).unwrap_or_default()
     }
 
     /// What an open call has called so far, from this one on.
-    pub fn calls_from(&self, call: u64, first: usize) -> Vec<TraceCall> {
+    pub(crate) fn calls_from(&self, call: u64, first: usize) -> Vec<TraceCall> {
         let state = self.state();
         state.open.get(&call).map(|open| open.call.calls.iter().skip(first).cloned().collect()).unwrap_or_default()
     }
 
     /// Finished calls, then open ones as far as they are.
-    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
+    pub(crate) fn trace(&self) -> Vec<Arc<TraceCall>> {
         let state = self.state();
         let open = state.open.values().map(|open| Arc::new(open.call.clone()));
         state.finished.iter().map(|(_, call)| Arc::clone(call)).chain(open).collect()
     }
 
     /// One finished call that nobody made.
-    pub fn trace_of(&self, call: u64) -> Option<Arc<TraceCall>> {
+    pub(crate) fn trace_of(&self, call: u64) -> Option<Arc<TraceCall>> {
         let state = self.state();
         state.finished.iter().rfind(|(id, _)| *id == call).map(|(_, call)| Arc::clone(call))
     }

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Opens a regular file.
-pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+pub(super) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display()));
     let file = match options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path) {
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::ISDIR | Errno::NXIO)) => {
@@ -31,7 +31,7 @@ fn flags(flags: OFlags) -> i32 {
 }
 
 /// Reads a regular file of at most so many bytes; a longer one is an error.
-pub fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path, OpenOptions::new().read(true))?;
     let length = file.metadata()?.len();
     let mut bytes = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or(0).saturating_add(1));
@@ -42,7 +42,7 @@ pub fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Makes a directory, and those above it, which are the user's alone. One that belongs to another user is refused: that
 /// user could exchange whatever is written there.
-pub fn make_private(directory: &Path) -> io::Result<()> {
+pub(super) fn make_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let owner = directory.metadata()?.uid();
     if owner == rustix::process::geteuid().as_raw() {
@@ -53,7 +53,7 @@ pub fn make_private(directory: &Path) -> io::Result<()> {
 }
 
 /// Makes a directory that is the user's alone in one that is there: what was removed meanwhile does not come back.
-pub fn make_inside(directory: &Path) -> io::Result<()> {
+pub(super) fn make_inside(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
@@ -61,7 +61,7 @@ pub fn make_inside(directory: &Path) -> io::Result<()> {
 }
 
 /// A lock on a directory, for as long as the file is open.
-pub fn lock_directory(directory: &Path) -> io::Result<File> {
+pub(super) fn lock_directory(directory: &Path) -> io::Result<File> {
     let flags = flags(OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK);
     let file = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
     lock(&file, directory)?;
@@ -69,7 +69,7 @@ pub fn lock_directory(directory: &Path) -> io::Result<File> {
 }
 
 /// A lock on a file that has no other use, for as long as it is open.
-pub fn lock_file(path: &Path) -> io::Result<File> {
+pub(super) fn lock_file(path: &Path) -> io::Result<File> {
     let file = open_regular(path, OpenOptions::new().write(true).create(true).truncate(false).mode(0o600))?;
     lock(&file, path)?;
     Ok(file)
@@ -92,18 +92,18 @@ fn lock(file: &File, path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file to append lines to it; made when there is none.
-pub fn open_lines(path: &Path) -> io::Result<File> {
+pub(super) fn open_lines(path: &Path) -> io::Result<File> {
     open_regular(path, OpenOptions::new().read(true).append(true).create(true).mode(0o600))
 }
 
 /// Locks a file of lines that is never replaced.
-pub fn lock_lines(file: &File, path: &Path) -> io::Result<()> {
+pub(super) fn lock_lines(file: &File, path: &Path) -> io::Result<()> {
     lock(file, path)
 }
 
 /// Appends whole lines by one write, all of them or none. The caller holds the lock. What a killed process left at the
 /// end is closed first, so that it spoils no line but its own.
-pub fn append_lines(mut file: &File, lines: &[u8]) -> io::Result<()> {
+pub(super) fn append_lines(mut file: &File, lines: &[u8]) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
     if length > 0 {

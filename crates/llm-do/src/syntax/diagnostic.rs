@@ -247,7 +247,9 @@ pub struct Report {
 /// Whether text for a person has colours: none, or escape sequences for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
+    /// Without colours.
     Plain,
+    /// With the colours of a terminal.
     Ansi,
 }
 

@@ -21,8 +21,11 @@ pub use crate::journal::digest::digest;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
+    /// The call runs without a question.
     Allow,
+    /// A person is asked.
     Ask,
+    /// The call does not run.
     Block,
 }
 
@@ -57,10 +60,13 @@ pub type Rules = BTreeMap<String, Rule>;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeclaredVerdict {
+    /// It runs without a question.
     Allow,
+    /// A person is asked.
     Ask,
     /// Asked each time: no rule and no earlier answer allows it.
     AlwaysAsk,
+    /// It never runs.
     Block,
     /// Depends on the command: the first pattern that matches decides.
     ByCommand(Cow<'static, [CommandVerdict]>),
@@ -71,7 +77,9 @@ pub enum DeclaredVerdict {
 /// What becomes of commands that begin with a pattern; `*` stands for those that no other pattern is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommandVerdict {
+    /// How the commands begin.
     pub pattern: Cow<'static, str>,
+    /// What becomes of them.
     pub verdict: Rule,
 }
 
@@ -121,18 +129,22 @@ impl DeclaredVerdict {
 /// A toolset's opinion of one call, before rules, policy and people.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
+    /// It may run.
     Allow,
+    /// A person is asked, unless a rule allows it.
     Ask(Question),
     /// Asked whatever a rule allows; an answer may cover this exact call for the session.
     AskAnyway(Question),
     /// Asked each time: no rule and no earlier answer allows it.
     AlwaysAsk(Question),
+    /// It does not run, for this reason, whatever a rule says.
     Block(String),
 }
 
 /// What a person is told besides the call itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
+    /// Why it is asked.
     pub reason: String,
     /// What would change, line by line.
     pub preview: Option<String>,
@@ -226,6 +238,7 @@ impl Verdict {
 /// What of an approval may be remembered for the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
+    /// It is asked about each time.
     Nothing,
     /// This exact call.
     CallOnly,
@@ -237,9 +250,12 @@ pub enum Memory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalMode {
+    /// Questions are asked.
     #[default]
     Prompt,
+    /// Every question is answered with yes.
     ApproveAll,
+    /// Every question is answered with no.
     RejectAll,
 }
 
@@ -262,6 +278,7 @@ impl ApprovalMode {
 /// an approver.
 #[derive(Clone, Default)]
 pub struct Approvals {
+    /// Whether questions are asked at all.
     pub mode: ApprovalMode,
     /// Without one, a call that must ask waits for an answer where the run is recorded, and ends it elsewhere.
     pub approver: Option<Arc<dyn Approver>>,
@@ -337,8 +354,11 @@ pub struct ApprovalRequest {
     pub path: Vec<String>,
     /// Whom an answer for the session is for: the agent, and the code of its tools.
     pub caller: String,
+    /// The tool that would be called.
     pub tool: String,
+    /// What it would be called with.
     pub arguments: RawJson,
+    /// Why it is asked, and what else there is to show.
     pub question: Question,
     /// Which answers for the session are offered.
     pub memory: Memory,
@@ -349,7 +369,9 @@ pub struct ApprovalRequest {
 /// Digests of what answers for the session cover: two questions with the same one are answered together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionCoverage {
+    /// Of an answer for this exact call.
     pub call: Option<String>,
+    /// Of an answer for the tool.
     pub tool: Option<String>,
 }
 
@@ -382,11 +404,15 @@ impl Drop for OpenSlot<'_> {
 pub struct PendingQuestion {
     /// The digest of the question, all of it; people read [`short_id`] of it.
     pub id: String,
+    /// The agents and the code from the entry down.
     pub path: Vec<String>,
+    /// The tool that would be called.
     pub tool: String,
+    /// What it would be called with.
     pub arguments: RawJson,
     /// Why it is asked.
     pub reason: String,
+    /// What would change, line by line.
     pub preview: Option<String>,
     /// What somebody else says about the call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -449,6 +475,7 @@ pub fn key_of_call(question: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
+    /// Yes, this time.
     Once,
     /// This exact call for the rest of the session.
     CallForSession,
@@ -456,7 +483,9 @@ pub enum Answer {
     ToolForSession,
     /// With other arguments, which are judged again.
     Edited(RawJson),
+    /// No.
     Refuse {
+        /// Why, for the model to read.
         reason: Option<String>,
     },
     /// Refuse and end the run.

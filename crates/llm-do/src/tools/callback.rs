@@ -108,6 +108,7 @@ pub fn value_of(content: &[Content]) -> RawJson {
 pub enum Sight {
     /// Where in the run the call is, but not what was said.
     Place,
+    /// All that can be seen.
     Full,
 }
 

@@ -38,8 +38,7 @@ impl Tool {
     /// A plain async function. Its name is the tool's, the doc comment of its argument struct the description.
     ///
     /// ```
-    /// # use llm_do::tools::function::Tool;
-    /// # use llm_do::tools::approval::Rule;
+    /// # use llm_do::{Rule, Tool};
     /// /// Counts the words of a text
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// #[serde(deny_unknown_fields)]
@@ -52,7 +51,7 @@ impl Tool {
     /// }
     ///
     /// let tool = Tool::new(word_count).verdict(Rule::Allow);
-    /// assert_eq!((tool.name(), tool.description()), ("word_count", "Counts the words of a text"));
+    /// assert_eq!(tool.description(), "Counts the words of a text");
     /// ```
     pub fn new<A, R, E, F, Running>(function: F) -> Self
     where
@@ -92,16 +91,7 @@ impl Tool {
     }
 
     fn built<A: DeserializeOwned + JsonSchema>(type_name: &str, run: Run) -> Self {
-        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<A>();
-        let description = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default().to_owned();
-        let spec = ToolSpec {
-            name: type_name.rsplit("::").next().unwrap_or(type_name).to_owned(),
-            description,
-            parameters: RawJson::of(&schema),
-            kind: ToolKind::Leaf,
-            order: Order::Concurrent,
-            repeat: Repeat::Once,
-        };
+        let spec = ToolSpec::of::<A>(type_name.rsplit("::").next().unwrap_or(type_name));
         Self {
             spec,
             verdict: Rule::Ask,
@@ -231,8 +221,7 @@ impl Toolset for OneTool {
 /// it calls agents and the project's single tools by name.
 ///
 /// ```
-/// # use llm_do::tools::function::FunctionEntry;
-/// # use llm_do::message::{Content, RawJson};
+/// # use llm_do::{Content, FunctionEntry, RawJson};
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Question {
 ///     text: String,
@@ -307,18 +296,23 @@ pub(crate) type ToolsetFactory =
 /// The call that a toolset is made for.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolsetContext {
+    /// The agent whose call it is.
     pub agent: String,
     /// `provider:model`.
     pub model: String,
+    /// How many agents stand above it.
     pub depth: usize,
 }
 
 /// What a factory gives.
 pub enum MadeToolset {
+    /// A toolset in Rust.
     Live(Box<dyn Toolset>),
     /// One of ours, as a manifest would define it, and rules for its tools.
     Defined {
+        /// Its definition, as JSON.
         definition: RawJson,
+        /// Rules for its tools, by name.
         rules: BTreeMap<String, Rule>,
     },
 }

@@ -25,9 +25,10 @@ pub mod working_directory;
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use tokio_util::sync::CancellationToken;
 
@@ -71,13 +72,35 @@ pub trait Toolset: Send + Sync {
 /// A tool as its toolset declares it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
+    /// The name that the model calls it by.
     pub name: String,
+    /// What the model reads about it.
     pub description: String,
     /// JSON Schema, key order kept.
     pub parameters: RawJson,
+    /// What a call of it is.
     pub kind: ToolKind,
+    /// Whether its calls may run at the same time as others.
     pub order: Order,
+    /// Whether a call that may have happened may happen again.
     pub repeat: Repeat,
+}
+
+impl ToolSpec {
+    /// A tool of this name whose arguments are an `A`: the schema is that of the type, the description its doc comment.
+    /// Calls may run at the same time, and one that may have happened does not happen again.
+    pub fn of<A: JsonSchema>(name: impl Into<String>) -> Self {
+        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<A>();
+        let description = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+        Self {
+            name: name.into(),
+            description,
+            parameters: RawJson::of(&schema),
+            kind: ToolKind::Leaf,
+            order: Order::Concurrent,
+            repeat: Repeat::Once,
+        }
+    }
 }
 
 /// What a call of it is.
@@ -94,6 +117,7 @@ pub enum ToolKind {
 /// Whether calls of one reply may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// At any time.
     Concurrent,
     /// After the calls of sequential tools before it.
     Sequential,
@@ -102,6 +126,7 @@ pub enum Order {
 /// Whether a call that may have happened may happen again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
+    /// It never happens again.
     Once,
     /// Code that calls others runs again from its beginning, and what it called is answered from the record.
     Repeatable,
@@ -131,17 +156,34 @@ impl ToolError {
 /// What ends a run from inside a tool, at any depth.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Ending {
+    /// Nobody could be asked about these calls, which wait for an answer.
     #[error("approval is needed for {}", shown_pending(.0))]
     NeedsApproval(Vec<PendingQuestion>),
+    /// A rule or the approval mode refused a call.
     #[error("`{tool}` of {} was refused: {reason}", .path.join(" › "))]
-    Refused { path: Vec<String>, tool: String, reason: String },
+    Refused {
+        /// The agents and the code from the entry down.
+        path: Vec<String>,
+        /// The tool.
+        tool: String,
+        /// Why.
+        reason: String,
+    },
+    /// A person ended it where a question was asked.
     #[error("the run was ended at a question")]
     EndedByPerson,
+    /// The whole run reached a limit.
     #[error("the run reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
     Limit { limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
     /// A model cannot recover from this.
     #[error("agent `{agent}`: {reason}")]
-    Unauthenticated { agent: String, reason: String },
+    Unauthenticated {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// The engine under the run gave no result.
     #[error(transparent)]
     Journal(#[from] Stop),
 }
@@ -159,7 +201,7 @@ pub(crate) fn shown_need(needed: Option<f64>) -> String {
 /// How long a call of code or of a server may take, if nothing else is said.
 pub(crate) const LONGEST_CALL: Duration = Duration::from_mins(10);
 
-/// What a running tool or entry function can see of its caller. Passed, never stored, so that the runtime and its
+/// What a running tool or entry function can see of its caller. It is passed and never stored, so that the runtime and its
 /// toolsets do not own each other.
 pub struct CallContext<'a> {
     pub agents: &'a dyn Agents,
@@ -183,15 +225,112 @@ pub struct CallContext<'a> {
     pub project_root: &'a Path,
     pub steps: Steps,
     /// The caller's account in the run's ledger.
-    pub account: u64,
+    pub(crate) account: u64,
     /// The tools of the caller.
-    pub plane: &'a plane::ToolPlane,
-    pub cancellation: &'a CancellationToken,
+    pub(crate) plane: &'a plane::ToolPlane,
+    pub(crate) cancellation: &'a CancellationToken,
     /// How long the call of code or of a server may take, if its toolset says so; zero is for ever.
-    pub timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl CallContext<'static> {
+    /// A context for unit tests of code that takes one: the caller is an agent `test` at the top of a run, with no model, no
+    /// tools, no conversation and no input. Whatever the code calls through it fails and says so.
+    pub fn for_test() -> Self {
+        static PATH: LazyLock<[String; 1]> = LazyLock::new(|| ["test".to_owned()]);
+        static EVENTS: LazyLock<Events> = LazyLock::new(Events::unheard);
+        static PLANE: LazyLock<plane::ToolPlane> = LazyLock::new(plane::ToolPlane::empty);
+        static CANCELLATION: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
+        Self {
+            agents: &NoAgents,
+            agent: "test",
+            path: &*PATH,
+            depth: 0,
+            nesting: Nesting::up_to(Nesting::MOST),
+            call: 1,
+            model: None,
+            input: &[],
+            messages: &[],
+            events: &EVENTS,
+            project_root: Path::new("."),
+            steps: Steps::unrecorded(),
+            account: 0,
+            plane: &PLANE,
+            cancellation: &CANCELLATION,
+            timeout: None,
+        }
+    }
+}
+
+/// The agents of a test: there are none.
+struct NoAgents;
+
+impl Agents for NoAgents {
+    fn tool(&self, agent: &str, _: &CallContext<'_>) -> Result<AgentTool, String> {
+        Err(format!("there is no agent `{agent}`: this is a context for tests"))
+    }
+
+    fn call<'a>(
+        &'a self,
+        agent: &'a str,
+        _: &'a RawJson,
+        _: Reach,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        Box::pin(async move { Err(self.tool(agent, cx).map_or_else(ToolError::Failed, |_| ToolError::Changed)) })
+    }
+
+    fn hold(&self, _: &Attachment) {}
+
+    fn is_untyped(&self, _: &str) -> bool {
+        true
+    }
+
+    fn usage(&self) -> UsageReport {
+        UsageReport::default()
+    }
+
+    fn trace(&self) -> Vec<Arc<TraceCall>> {
+        Vec::new()
+    }
 }
 
 impl CallContext<'_> {
+    /// The agent, or the entry function, whose tools these are.
+    pub fn agent(&self) -> &str {
+        self.agent
+    }
+
+    /// The agents and the code from the entry down; the last one is the caller.
+    pub fn path(&self) -> &[String] {
+        self.path
+    }
+
+    /// How many agents stand above the caller.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// `provider:model` of the caller; a function has none.
+    pub fn model(&self) -> Option<&str> {
+        self.model
+    }
+
+    /// What the caller was given in this turn.
+    pub fn input(&self) -> &[Content] {
+        self.input
+    }
+
+    /// The caller's conversation so far.
+    pub fn messages(&self) -> &[Message] {
+        self.messages
+    }
+
+    /// The directory of the project.
+    pub fn project_root(&self) -> &Path {
+        self.project_root
+    }
+
     /// Calls a tool of the caller, or an agent that it may call, by name: through the same gate, trace and limits as a
     /// call of its model.
     pub async fn call(&self, name: &str, input: &RawJson) -> Result<Vec<Content>, ToolError> {
@@ -397,7 +536,10 @@ impl Serialize for Capabilities {
 /// A tool as linking knows it, before any instance exists. Those that are always there are constants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeclaredTool {
+    /// Its name.
     pub name: Cow<'static, str>,
+    /// What becomes of a call.
     pub verdict: DeclaredVerdict,
+    /// What it can do.
     pub capabilities: Capabilities,
 }

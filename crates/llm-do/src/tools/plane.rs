@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::agent::AgentTool;
-use super::approval::{Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
+use super::approval::{Approvals, Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
 use super::source::{AgentToolNames, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
 use crate::event::{Derivation, EventKind, Events, LogPart, Renaming, StepOrigin, ToolReturn};
@@ -87,6 +87,13 @@ impl ToolPlane {
                 Err(reason)
             }
         }
+    }
+
+    /// No tools at all, and no approver.
+    pub(super) fn empty() -> Self {
+        let gate = Arc::new(Gate::new(String::new(), Approvals::unattended()));
+        let (refusals, raised, named) = (Refusals::Return, Mutex::default(), AtomicU64::new(0));
+        Self { open: Vec::new(), index: Vec::new(), gate, refusals, raised, named }
     }
 
     /// In the order of the agent's file.
@@ -479,7 +486,9 @@ fn request_of(call: &ToolCall) -> RawJson {
 pub struct InDoubt {
     /// The agents from the entry down.
     pub path: Vec<String>,
+    /// The tool that was called.
     pub tool: String,
+    /// What it was called with.
     pub arguments: RawJson,
 }
 

@@ -34,11 +34,13 @@ pub(crate) use toolset::{OpenPythonToolset, open, single};
 pub struct Python {
     /// Its path, or its name alone, which is looked for on the `PATH` of its environment.
     pub program: PathBuf,
+    /// What the interpreter sees of the environment.
     pub environment: ChildEnvironment,
     /// Where it works.
     pub directory: WorkingDirectory,
     /// Where the package `llm_do` is kept compiled between runs; without it each compiles what it needs of it.
     pub compiled: Option<CompiledStore>,
+    /// Which tracebacks are told.
     pub tracebacks: Tracebacks,
     /// What a project may ask to be put behind.
     pub fence: FenceConfig,
@@ -66,6 +68,7 @@ pub(crate) struct Beginning {
 /// What is told of an exception besides what the model reads of it, which names the project's own lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Tracebacks {
+    /// None.
     #[default]
     Nothing,
     /// All of it, as notices.
@@ -198,14 +201,18 @@ pub(crate) enum FoundClass {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RenderedPart {
+    /// Words.
     Text(String),
+    /// A file, by its path.
     Attachment(String),
 }
 
 /// Where the models of a provider are that a file registers; it speaks the Chat Completions of `OpenAI`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct PythonEndpoint {
+    /// Where the model is.
     pub base_url: String,
+    /// Its key, if it needs one.
     pub api_key: Option<String>,
 }
 

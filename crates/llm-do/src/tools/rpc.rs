@@ -55,7 +55,14 @@ pub mod code {
 pub enum RpcError {
     /// The other side says so.
     #[error("{message}")]
-    Told { code: i64, message: String, data: Option<RawJson> },
+    Told {
+        /// The number of the error.
+        code: i64,
+        /// What went wrong, in words.
+        message: String,
+        /// More about it.
+        data: Option<RawJson>,
+    },
     /// There is no other side any more.
     #[error("{0}")]
     Gone(String),
@@ -71,9 +78,13 @@ impl RpcError {
 /// What the other side sends without being asked.
 #[derive(Debug)]
 pub enum IncomingMessage {
+    /// It waits for an answer.
     Request(RpcRequest),
+    /// It waits for none.
     Notification {
+        /// What it is about.
         method: String,
+        /// What it says.
         params: RawJson,
     },
     /// A line that is no message, such as what a server prints to its stdout by mistake.
@@ -400,7 +411,9 @@ impl Drop for RpcState {
 /// A request of the other side. Dropped without an answer, it is answered with an error.
 #[derive(Debug)]
 pub struct RpcRequest {
+    /// What it asks for.
     pub method: String,
+    /// With which parameters.
     pub params: RawJson,
     cancelled: CancellationToken,
     reply: RpcResponder,

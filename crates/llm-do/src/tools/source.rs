@@ -15,9 +15,13 @@ use super::{Capabilities, Capability, DeclaredTool};
 /// A declared capability: what an agent means by a name in `toolsets`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum ToolsetSource {
+    /// Files beneath roots.
     Filesystem(FilesystemConfig),
+    /// Commands.
     Shell(ShellConfig),
+    /// The tools of an MCP server.
     Mcp(McpConfig),
+    /// Agents that are made at run time.
     DynamicAgents(AgentToolNames),
     /// Another agent, by name: cycles are legal.
     Agent(String),
@@ -89,12 +93,14 @@ impl AgentToolNames {
 /// A toolset for files, and where they lie.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FilesystemConfig {
+    /// Where the files are.
     pub roots: Roots,
 }
 
 /// The directories beneath which files are read and written: one, or several with names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Roots {
+    /// One root, whose files have plain paths.
     One(FileRoot),
     /// Paths start with the name of a root.
     Named(BTreeMap<String, FileRoot>),
@@ -113,10 +119,13 @@ impl Roots {
 /// A directory, and what may be done with the files beneath it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileRoot {
+    /// Where it is.
     pub base: Base,
+    /// What may be done beneath it.
     pub access: Access,
     /// Only files with these endings; empty: any.
     pub suffixes: Vec<String>,
+    /// The largest file that is read or written.
     pub max_file_bytes: Option<u64>,
 }
 
@@ -140,6 +149,7 @@ impl FileRoot {
 /// Where a root lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Base {
+    /// The working directory of the run.
     WorkingDirectory,
     /// Relative to the project root.
     Project(#[serde(serialize_with = "path")] PathBuf),
@@ -150,17 +160,22 @@ pub enum Base {
 /// Whether files may only be read, or also be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Access {
+    /// Files are read.
     ReadOnly,
+    /// Files are read and written.
     ReadWrite,
 }
 
 /// A shell: which commands it runs, and what these may write and reach.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShellConfig {
+    /// Which commands there are.
     pub grammar: Grammar,
     /// What may be done in the working directory.
     pub directory: Access,
+    /// Directories that commands may write.
     pub write: Vec<String>,
+    /// Whether commands reach the network.
     pub network: bool,
 }
 
@@ -169,8 +184,11 @@ pub struct ShellConfig {
 pub enum Grammar {
     /// A positive grammar of flags and operands for each command.
     ReadOnly,
+    /// A few commands that work on files.
     FileOps,
+    /// What rules say.
     Rules {
+        /// The first rule that matches decides.
         rules: Vec<ShellRule>,
         /// For commands that no rule is about, if it was written: such commands are blocked unless a default says
         /// otherwise.
@@ -183,13 +201,17 @@ pub enum Grammar {
 pub struct ShellRule {
     /// The leading words of the command.
     pub pattern: Vec<String>,
+    /// What becomes of a command that matches.
     pub approval: Rule,
     /// Words that turn `allow` into `ask`.
     pub approval_required_if_args: Vec<String>,
     /// The options that `allow` covers: any other asks.
     pub allowed_args: Option<Vec<String>>,
+    /// Examples of commands that it must match.
     pub matches: Vec<String>,
+    /// Examples of commands that it must not match.
     pub not_matches: Vec<String>,
+    /// The author of the rule knows that its program can run any other.
     pub i_understand: bool,
 }
 
@@ -198,6 +220,7 @@ pub struct ShellRule {
 pub struct McpConfig {
     /// The name of the toolset.
     pub name: String,
+    /// How it is reached.
     pub server: McpServer,
     /// For its start and for each call; zero is for ever, and only of calls.
     pub timeout: Option<Duration>,
@@ -208,8 +231,24 @@ pub struct McpConfig {
 /// How a server is reached: a command that is started here, or an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum McpServer {
-    Command { command: String, args: Vec<String>, env: BTreeMap<String, Setting>, fence: Option<Enclosure> },
-    Url { url: String, headers: BTreeMap<String, Setting> },
+    /// A program that is started.
+    Command {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables that it is given.
+        env: BTreeMap<String, Setting>,
+        /// What keeps it in.
+        fence: Option<Enclosure>,
+    },
+    /// A service elsewhere.
+    Url {
+        /// Its address.
+        url: String,
+        /// Headers of every request.
+        headers: BTreeMap<String, Setting>,
+    },
 }
 
 /// What a program that lives behind a fence may reach besides what it is made of, as its project declares it.
@@ -217,7 +256,9 @@ pub enum McpServer {
 pub struct Enclosure {
     /// Relative to the project, or absolute.
     pub read: Vec<String>,
+    /// Directories that it may write.
     pub write: Vec<String>,
+    /// Whether it reaches the network.
     pub network: bool,
 }
 

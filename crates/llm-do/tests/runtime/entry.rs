@@ -144,10 +144,10 @@ async fn a_tool_sees_whose_call_it_is_and_what_has_happened_so_far() {
         let (usage, trace) = (cx.usage(), cx.trace());
         log.lock().unwrap().push(format!(
             "{} {} {:?} {files:?} {} messages, {} requests, in `{}`, tools {:?}",
-            cx.agent,
-            cx.depth,
-            cx.model,
-            cx.messages.len(),
+            cx.agent(),
+            cx.depth(),
+            cx.model(),
+            cx.messages().len(),
             usage.total.requests,
             trace[0].name,
             cx.tools(),

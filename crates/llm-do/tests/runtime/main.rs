@@ -323,7 +323,7 @@ async fn a_tool_in_rust_calls_agents_and_tools_through_the_same_gate() {
             let said = cx.call_agent("child", &input).await.map_err(|error| format!("{error:?}"))?;
             let write = RawJson::parse(r#"{"path":"x.txt","content":"x"}"#).unwrap();
             let written = cx.call("write_file", &write).await;
-            Ok::<_, String>(format!("{said:?} {} {:?}", cx.agent, written.err()))
+            Ok::<_, String>(format!("{said:?} {} {:?}", cx.agent(), written.err()))
         })
     });
     let main = worker("main", "entry: true\ntools: [ask_child]\ntoolsets: [filesystem_project]");

@@ -40,7 +40,7 @@ pub(crate) struct Candidate<'a> {
 }
 
 #[derive(Deserialize)]
-pub struct Content<'a> {
+pub(super) struct Content<'a> {
     #[serde(borrow)]
     pub parts: Option<Vec<Part<'a>>>,
 }

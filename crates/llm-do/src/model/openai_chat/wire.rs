@@ -93,7 +93,7 @@ pub(crate) struct ExecutedTool {
 }
 
 /// Content is a string, or a list of pieces.
-pub enum Content<'a> {
+pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
     Pieces(Vec<ContentPiece<'a>>),
 }

@@ -55,6 +55,7 @@ pub enum Fencing {
 /// Which fence is enough for a rule that allows a command without a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
+    /// Nothing less than the full fence.
     #[default]
     Full,
     /// The user knows that what lies in a directory that commands write cannot be kept from them.
@@ -64,7 +65,9 @@ pub enum Accept {
 /// What a session decided about fences.
 #[derive(Clone, Debug, Default)]
 pub struct FenceConfig {
+    /// Whether commands are fenced.
     pub fencing: Fencing,
+    /// How much of a fence is enough.
     pub accept: Accept,
     /// A program that becomes the keeper when its first argument is [`keep::COMMAND`]: `llm-do` itself, or
     /// `llm-do-keeper`. Without one there is the thin fence at most.
@@ -93,13 +96,19 @@ impl FenceConfig {
 /// The fence of a session, found out by trying.
 #[derive(Debug)]
 pub struct Fence {
+    /// Which one it is.
     pub kind: FenceKind,
+    /// How much of a fence is enough.
     pub accept: Accept,
+    /// The program that keeps commands in.
     pub keeper: Option<PathBuf>,
+    /// Directories that commands do not see.
     pub hidden: Vec<PathBuf>,
     /// Without links.
     pub home: Option<PathBuf>,
+    /// Where temporary files lie.
     pub temporary: TemporaryPlace,
+    /// Directories that commands may write.
     pub written: Arc<WrittenRoots>,
     /// How advice is worded within a question or an error.
     pub wording: Wording,
@@ -108,15 +117,21 @@ pub struct Fence {
 /// Which fence there is, and why no better one.
 #[derive(Debug)]
 pub enum FenceKind {
+    /// Namespaces, with a keeper for each set of bounds.
     Full {
+        /// The keepers.
         keepers: Keepers,
     },
+    /// Landlock and seccomp alone.
     Thin {
+        /// What it is made of, in words.
         words: String,
         /// Why there is no more than that.
         why: String,
     },
+    /// No fence.
     None {
+        /// Why there is none.
         why: String,
     },
 }

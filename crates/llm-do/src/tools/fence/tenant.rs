@@ -26,7 +26,9 @@ use crate::tools::working_directory::is_too_wide;
 /// Why nothing can live behind a fence here, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceError {
+    /// Why the program cannot live behind the fence.
     pub why: String,
+    /// What can be done about it.
     pub hint: Remedy,
 }
 

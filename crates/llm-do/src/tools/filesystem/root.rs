@@ -66,7 +66,7 @@ impl<'a> FileBases<'a> {
 
 impl Root {
     /// A root inside the project is opened beneath the project's directory, so that a link cannot lead out.
-    pub fn open(name: String, settings: FileRoot, bases: &FileBases<'_>) -> Result<Self, String> {
+    pub(super) fn open(name: String, settings: FileRoot, bases: &FileBases<'_>) -> Result<Self, String> {
         let (base, relative, shown) = match &settings.base {
             Base::WorkingDirectory => (bases.directory.base(), PathBuf::new(), PathBuf::from("the working directory")),
             Base::Absolute(path) => (path.as_path(), PathBuf::new(), path.clone()),

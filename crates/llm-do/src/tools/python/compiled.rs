@@ -22,7 +22,9 @@ const OLDEST: Duration = Duration::from_hours(90 * 24);
 /// Where compiled code is kept, and the key that tells ours from what others put there.
 #[derive(Clone, Debug)]
 pub struct CompiledStore {
+    /// Where it lies.
     pub directory: PathBuf,
+    /// What signs it.
     pub key: StateKey,
 }
 

@@ -49,7 +49,7 @@ pub(crate) enum StartError {
 
 impl StartError {
     /// What to do about it.
-    pub fn hint(&self) -> Remedy {
+    pub(crate) fn hint(&self) -> Remedy {
         match self {
             Self::NotStarted { .. } | Self::TooOld { .. } => Remedy::ChoosePython,
             Self::NotFenced(_) => Remedy::FindFence,

@@ -11,7 +11,7 @@ use crate::escape::visible;
 use crate::tools::secret::{is_met, looks_secret};
 
 /// A directory that is open, so that it stays the same one whatever becomes of its name.
-pub struct CommandDirectory {
+pub(crate) struct CommandDirectory {
     pub directory: Dir,
     /// Absolute, without links.
     pub path: PathBuf,
@@ -63,7 +63,7 @@ pub(crate) enum Secrets {
 const MOST_ENTRIES: usize = 200_000;
 
 impl CommandDirectory {
-    pub fn open(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let wrong = |error| format!("the working directory {} cannot be opened: {error}", path.display());
         let path = path.canonicalize().map_err(wrong)?;
         let directory = Dir::open_ambient_dir(&path, ambient_authority()).map_err(wrong)?;

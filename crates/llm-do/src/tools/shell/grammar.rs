@@ -33,7 +33,7 @@ pub(crate) struct Fit {
 pub(crate) type IsHidden<'a> = &'a dyn Fn(&Path) -> bool;
 
 /// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
-pub fn fit(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
+pub(crate) fn fit(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (name, rest) = words.split_first().ok_or("the command is empty")?;
     working_directory::refusal(&directory.path).map_or(Ok(()), Err)?;
     match name.text.as_str() {
@@ -135,7 +135,7 @@ fn grep(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -
 }
 
 /// A reason to ask before everything beneath a directory is read.
-pub fn doubt_about_secrets(
+pub(crate) fn doubt_about_secrets(
     directory: &CommandDirectory,
     start: &Path,
     is_read: &dyn Fn(&Path) -> bool,

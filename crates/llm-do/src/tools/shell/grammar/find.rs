@@ -98,7 +98,7 @@ const TESTS: &[Test] = &[
     alone("-quit"),
 ];
 
-pub fn fit(words: &[Word], directory: &CommandDirectory) -> Result<Fit, String> {
+pub(super) fn fit(words: &[Word], directory: &CommandDirectory) -> Result<Fit, String> {
     let mut fit = Fit::default();
     // The one global option that is no danger says not to follow links, which is also the default.
     let words = match words {

@@ -59,7 +59,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Puts the judged words of a `git` command (without its name) between the settings.
-pub fn harden(words: &[String], directory: &CommandDirectory) -> GitInvocation {
+pub(crate) fn harden(words: &[String], directory: &CommandDirectory) -> GitInvocation {
     let repository = repository::examine(directory);
     let hash = repository.as_ref().map_or(Hash::Sha1, |repository| repository.hash);
     let mut arguments: Vec<String> =
@@ -86,7 +86,7 @@ pub fn harden(words: &[String], directory: &CommandDirectory) -> GitInvocation {
     GitInvocation { arguments, environment }
 }
 
-pub fn fit(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
+pub(super) fn fit(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (subcommand, rest) = words.split_first().ok_or("`git` alone does nothing")?;
     let flags: Vec<Flag> = match subcommand.text.as_str() {
         "status" => STATUS.to_vec(),

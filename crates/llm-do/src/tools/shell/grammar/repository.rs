@@ -38,7 +38,7 @@ const LARGEST_INDEX: u64 = 256 * 1024 * 1024;
 const MOST_NAMED: usize = 5;
 
 /// Looks where `git` would look. `None`: there is no repository, and `git` will say so.
-pub fn examine(directory: &CommandDirectory) -> Option<Repository> {
+pub(super) fn examine(directory: &CommandDirectory) -> Option<Repository> {
     if directory.directory.symlink_metadata(".git").is_ok() {
         return Some(Repository::read(&directory.directory, None));
     }
