@@ -83,6 +83,7 @@ pub enum ToolReturn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Answered")]
+#[allow(missing_docs, reason = "a comment would change the schema of events; docs/events.md tells of them")]
 pub enum ApprovalResult {
     Once,
     CallForSession,

@@ -129,17 +129,17 @@ struct HeardList {
 }
 
 impl EventCapture {
-    pub fn within(around: Option<Arc<Self>>, key: String, part: LogPart) -> Arc<Self> {
+    pub(super) fn within(around: Option<Arc<Self>>, key: String, part: LogPart) -> Arc<Self> {
         let within = around.as_ref().map(|around| Arc::clone(&around.origin));
         let origin = Arc::new(StepOrigin { key, part, around: within, settled: OnceLock::new() });
         Arc::new(Self { heard: Mutex::default(), origin, around })
     }
 
-    pub fn origin(&self) -> &Arc<StepOrigin> {
+    pub(super) fn origin(&self) -> &Arc<StepOrigin> {
         &self.origin
     }
 
-    pub fn hear(&self, event: &Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
+    pub(super) fn hear(&self, event: &Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
         if !is_passing(&event.kind) {
             let (event, from) = (event.clone(), Arc::clone(&self.origin));
             self.take(Arc::new(HeardEvent { event, from, derived }));
@@ -163,7 +163,7 @@ impl EventCapture {
     }
 
     /// The last text that follows from a record beneath this one, with the key of that record from here.
-    pub fn last_text<T>(&self, read: impl FnOnce(&str, &str) -> T) -> Option<T> {
+    pub(super) fn last_text<T>(&self, read: impl FnOnce(&str, &str) -> T) -> Option<T> {
         let list = self.heard();
         list.events
             .iter()
@@ -178,13 +178,13 @@ impl EventCapture {
     }
 
     /// All that was heard, whoever told it.
-    pub fn events(&self) -> Vec<Event> {
+    pub(super) fn events(&self) -> Vec<Event> {
         self.heard().events.iter().map(|heard| heard.event.clone()).collect()
     }
 
     /// What was heard, for the record of this step: nothing that another record has is said again. `derivation` says how
     /// a fact follows from the value of this step.
-    pub fn closed(&self, own: Teller, derivation: impl Fn(&Event) -> Option<Derivation>) -> ToldLog {
+    pub(super) fn closed(&self, own: Teller, derivation: impl Fn(&Event) -> Option<Derivation>) -> ToldLog {
         let heard = {
             let mut list = self.heard();
             list.is_closed = true;

@@ -54,13 +54,13 @@ struct QueuedLine {
 }
 
 /// A value that stands outside of the journal, and its digest.
-pub struct NamedValue {
+pub(super) struct NamedValue {
     pub digest: String,
     pub json: String,
 }
 
 /// What a writer writes to, and how.
-pub struct WriterTarget {
+pub(super) struct WriterTarget {
     pub file: File,
     pub durability: Durability,
     /// Where values are kept that are not written into the file.
@@ -80,7 +80,7 @@ impl Acknowledgement {
 }
 
 impl Writer {
-    pub fn start(target: WriterTarget, signer: Signer) -> std::io::Result<Self> {
+    pub(super) fn start(target: WriterTarget, signer: Signer) -> std::io::Result<Self> {
         let (queue, queued) = mpsc::channel();
         let write = move || write(&target, signer, &queued);
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(write)?;
@@ -88,14 +88,14 @@ impl Writer {
     }
 
     /// Lines, which are JSON objects, are written in the order of these calls, each after the value that it names.
-    pub fn append(&self, line: String, value: Option<NamedValue>) -> Acknowledgement {
+    pub(super) fn append(&self, line: String, value: Option<NamedValue>) -> Acknowledgement {
         let (written, acknowledged) = oneshot::channel();
         let sent = self.queue.as_ref().is_some_and(|queue| queue.send(QueuedLine { line, value, written }).is_ok());
         Acknowledgement(sent.then_some(acknowledged))
     }
 
     /// All lines until now are on the disk when this is acknowledged, whatever the durability of the others.
-    pub fn synced(&self) -> Acknowledgement {
+    pub(super) fn synced(&self) -> Acknowledgement {
         self.append(String::new(), None)
     }
 }

@@ -72,12 +72,12 @@ impl StepValue for TurnRecord {}
 
 impl TurnRecord {
     /// Of a function, which has no messages.
-    pub fn of_function(input: RawJson, output: &Output) -> Self {
+    pub(super) fn of_function(input: RawJson, output: &Output) -> Self {
         Self { input: Some(input), output: TurnOutput::whole(output), messages: TurnMessages::Each(Vec::new()) }
     }
 
     /// Of an agent: each message has its place among `sources`.
-    pub fn of(input: RawJson, output: &Output, sources: &[TurnMessage], messages: &[Message]) -> Self {
+    pub(super) fn of(input: RawJson, output: &Output, sources: &[TurnMessage], messages: &[Message]) -> Self {
         let is_shown = matches!(messages.first(), Some(Message::User(UserMessage { parts }))
             if RawJson::of(&Content::shown(parts)) == input);
         let stored = sources.iter().zip(messages).map(|(source, message)| match source {
@@ -100,7 +100,7 @@ impl TurnRecord {
     }
 
     /// What it says itself, without other records.
-    pub fn own_output(&self) -> Option<Output> {
+    pub(super) fn own_output(&self) -> Option<Output> {
         match &self.output {
             TurnOutput::Reply(..) => None,
             TurnOutput::Text(text) => Some(Output::Text(text.clone())),
@@ -109,7 +109,7 @@ impl TurnRecord {
     }
 
     /// The answer. `key` is that of the turn.
-    pub fn output(&self, key: &str, records: &dyn RecordedSteps) -> Result<Output, String> {
+    pub(super) fn output(&self, key: &str, records: &dyn RecordedSteps) -> Result<Output, String> {
         match &self.output {
             TurnOutput::Reply(request, is_value) => {
                 let text = reply_at(&format!("{key}/m{request}"), records)?.text();
@@ -126,7 +126,7 @@ impl TurnRecord {
     }
 
     /// What was said in the turn.
-    pub fn messages(&self, key: &str, records: &dyn RecordedSteps) -> Result<Vec<Message>, String> {
+    pub(super) fn messages(&self, key: &str, records: &dyn RecordedSteps) -> Result<Vec<Message>, String> {
         let message = |stored: &StoredMessage| match stored {
             StoredMessage::Whole(message) => Ok(Message::clone(message)),
             StoredMessage::At(TurnMessage::Input) => {
@@ -151,7 +151,7 @@ impl TurnRecord {
     }
 
     /// As events show it.
-    pub fn input(&self, key: &str, records: &dyn RecordedSteps) -> Result<RawJson, String> {
+    pub(super) fn input(&self, key: &str, records: &dyn RecordedSteps) -> Result<RawJson, String> {
         if let Some(input) = &self.input {
             return Ok(input.clone());
         }

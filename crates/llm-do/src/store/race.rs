@@ -10,7 +10,7 @@ const READY: &str = "ready for the race";
 
 /// Runs one test, named by its whole path, in so many processes, which all begin at once. Each test that is meant to be run
 /// like this begins with [`directory`].
-pub fn run(test: &str, directory: &Path, count: usize) {
+pub(super) fn run(test: &str, directory: &Path, count: usize) {
     let start = File::create(directory.join("start")).unwrap();
     start.lock().unwrap();
     let mut children: Vec<Child> = (0..count).map(|_| spawn(program(), test, directory)).collect();
@@ -24,7 +24,7 @@ pub fn run(test: &str, directory: &Path, count: usize) {
 }
 
 /// The same in one process that cannot write files longer than this, counted in 512 bytes, as if the disk were full.
-pub fn run_with_small_files(test: &str, directory: &Path, blocks: usize) {
+pub(super) fn run_with_small_files(test: &str, directory: &Path, blocks: usize) {
     File::create(directory.join("start")).unwrap();
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
@@ -51,7 +51,7 @@ fn wait_for_ready(child: &mut Child) {
 
 /// In a process that was started for a race: waits for the start, and gives the directory of the race. The test does nothing
 /// if there is none.
-pub fn directory() -> Option<PathBuf> {
+pub(super) fn directory() -> Option<PathBuf> {
     let directory = PathBuf::from(std::env::var_os(VARIABLE)?);
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{READY}").unwrap();
@@ -62,13 +62,13 @@ pub fn directory() -> Option<PathBuf> {
 }
 
 /// Leaves a line for the process that started the race.
-pub fn tell(directory: &Path, line: &str) {
+pub(super) fn tell(directory: &Path, line: &str) {
     let mut file = File::options().append(true).create(true).open(directory.join("told-by-all")).unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 /// The lines that were left, in order.
-pub fn all_told(directory: &Path) -> Vec<String> {
+pub(super) fn all_told(directory: &Path) -> Vec<String> {
     let mut lines: Vec<String> =
         std::fs::read_to_string(directory.join("told-by-all")).unwrap().lines().map(str::to_owned).collect();
     lines.sort();

@@ -15,7 +15,7 @@ use crate::model::name::{ModelChoices, ModelFallback, ModelName};
 use crate::syntax::diagnostic::{Diagnostics, Sources};
 
 /// A project in memory.
-pub struct Files {
+pub(super) struct Files {
     manifest: Option<String>,
     workers: Vec<(String, String)>,
     schemas: Vec<(&'static str, &'static str)>,
@@ -27,7 +27,7 @@ pub struct Files {
 }
 
 /// A directory of worker files without a manifest.
-pub fn directory() -> Files {
+pub(super) fn directory() -> Files {
     Files {
         manifest: None,
         workers: Vec::new(),
@@ -41,61 +41,61 @@ pub fn directory() -> Files {
 }
 
 /// A manifest whose other keys are given.
-pub fn manifest(keys: &str) -> Files {
+pub(super) fn manifest(keys: &str) -> Files {
     let text =
         format!("{{\"version\": 1, \"entry\": {{\"agent\": \"main\"}}, \"worker_files\": [\"x.worker\"]{keys}}}");
     Files { manifest: Some(text), ..directory() }
 }
 
 impl Files {
-    pub fn manifest_text(mut self, text: &str) -> Self {
+    pub(super) fn manifest_text(mut self, text: &str) -> Self {
         self.manifest = Some(text.to_owned());
         self
     }
 
     /// A worker file `NAME.worker` with its other keys, and a model.
-    pub fn agent(self, name: &str, keys: &str) -> Self {
+    pub(super) fn agent(self, name: &str, keys: &str) -> Self {
         self.bare(name, &format!("model: anthropic:claude\n{keys}"))
     }
 
     /// Without a model.
-    pub fn bare(mut self, name: &str, keys: &str) -> Self {
+    pub(super) fn bare(mut self, name: &str, keys: &str) -> Self {
         self.workers.push((format!("{name}.worker"), format!("---\nname: {name}\n{keys}\n---\nDo {name}.\n")));
         self
     }
 
-    pub fn file(mut self, path: &str, text: &str) -> Self {
+    pub(super) fn file(mut self, path: &str, text: &str) -> Self {
         self.workers.push((path.to_owned(), text.to_owned()));
         self
     }
 
-    pub fn schema(mut self, path: &'static str, text: &'static str) -> Self {
+    pub(super) fn schema(mut self, path: &'static str, text: &'static str) -> Self {
         self.schemas.push((path, text));
         self
     }
 
-    pub fn code(self, code: Code) -> Self {
+    pub(super) fn code(self, code: Code) -> Self {
         Self { code, ..self }
     }
 
-    pub fn offering(self, offer: PythonOffer) -> Self {
+    pub(super) fn offering(self, offer: PythonOffer) -> Self {
         self.code(Code::Read(offer))
     }
 
-    pub fn broken(mut self, name: &'static str) -> Self {
+    pub(super) fn broken(mut self, name: &'static str) -> Self {
         self.broken.push(name);
         self
     }
 
-    pub fn single_file(self) -> Self {
+    pub(super) fn single_file(self) -> Self {
         Self { layout: || Layout::SingleFile, ..self }
     }
 
-    pub fn starting_with(self, entry: &'static str) -> Self {
+    pub(super) fn starting_with(self, entry: &'static str) -> Self {
         Self { entry: Some(entry), ..self }
     }
 
-    pub fn choosing(mut self, change: impl FnOnce(&mut ModelChoices)) -> Self {
+    pub(super) fn choosing(mut self, change: impl FnOnce(&mut ModelChoices)) -> Self {
         change(&mut self.models);
         self
     }
@@ -136,32 +136,32 @@ impl Files {
         }
     }
 
-    pub fn survey(&self) -> Result<Survey, Report> {
+    pub(super) fn survey(&self) -> Result<Survey, Report> {
         self.project().survey(&self.models, self.entry)
     }
 
-    pub fn link(&self) -> Result<TrustedProgram, Report> {
+    pub(super) fn link(&self) -> Result<TrustedProgram, Report> {
         self.project().link(&self.models)
     }
 
     #[track_caller]
-    pub fn program(&self) -> Program {
+    pub(super) fn program(&self) -> Program {
         self.survey().unwrap_or_else(|report| panic!("{report}")).program
     }
 
     /// Every mistake as `file:line:column fact (hint)`, in order.
     #[track_caller]
-    pub fn mistakes(&self) -> Vec<String> {
+    pub(super) fn mistakes(&self) -> Vec<String> {
         let report = self.survey().expect_err("the project has a mistake");
         shown(&report)
     }
 
     #[track_caller]
-    pub fn check_mistakes(&self, expected: &[&str]) {
+    pub(super) fn check_mistakes(&self, expected: &[&str]) {
         assert_eq!(self.mistakes(), expected);
     }
 
-    pub fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         shown(&self.survey().unwrap_or_else(|report| panic!("{report}")).notes)
     }
 }
@@ -180,10 +180,10 @@ fn shown(report: &Report) -> Vec<String> {
     json.as_array().unwrap().iter().map(one).collect()
 }
 
-pub fn fallback(text: &str) -> ModelFallback {
+pub(super) fn fallback(text: &str) -> ModelFallback {
     ModelFallback { model: model(text), label: "a test".to_owned() }
 }
 
-pub fn model(text: &str) -> ModelName {
+pub(super) fn model(text: &str) -> ModelName {
     ModelName::parse(text).unwrap()
 }
