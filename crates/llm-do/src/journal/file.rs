@@ -17,8 +17,8 @@ use super::blobs::{Blobs, LARGEST_INLINE};
 use super::digest::{digest, of_bytes};
 use super::mac::{LineMac, StateKey};
 use super::record::{
-    self, Damage, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunIdentity, RunLine,
-    StepProgress, VERSION,
+    self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunEnd,
+    RunIdentity, RunLine, StepProgress, VERSION,
 };
 use super::writer::{Acknowledgement, NamedValue, Signer, Writer, WriterTarget};
 use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, StepParts, Stop};
@@ -275,7 +275,7 @@ impl OpenJournal {
 
 /// What is kept of a stranger's file, as lines of ours.
 fn anew(lines: ParsedLines, settings: &JournalSettings) -> io::Result<Vec<String>> {
-    let ParsedLines { header, parts, steps } = lines;
+    let ParsedLines { header, parts, steps, ended: _ } = lines;
     let header = RunLine { v: Some(VERSION), ..header };
     // A question that a stranger wrote down is not signed: it is asked anew.
     let steps = steps.into_iter().map(|(_, line)| line).filter(|line| line.kind != StepKind::Ask).collect();
@@ -377,7 +377,8 @@ impl FileJournal {
         let NewRun { identity, header, copied, parts } = run;
         let header = RunLine::header(identity, header, now(), settings.by.clone());
         let steps = copied.iter().cloned().enumerate().collect();
-        let contents = JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps });
+        let contents =
+            JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps, ended: None });
         let contents = contents.map_err(|damage| damaged(damage, path))?;
         let lines = beginning(header, parts, copied, &settings).map_err(failed)?;
         write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
@@ -400,6 +401,14 @@ impl FileJournal {
         let records = contents.into_records();
         let state = JournalProgress { records, taken: HashSet::new(), parts, failure: None };
         Self { state: Mutex::new(state), mode, matching, settings }
+    }
+
+    /// Says how the run ended, as the last line; it is written when this returns, and on the disk if lines must be. A
+    /// replay is no run.
+    pub async fn end(&self, state: EndState, reason: &str) -> Result<(), Stop> {
+        let Mode::Writes { writer, .. } = &self.mode else { return Ok(()) };
+        let line = RunLine::ended(&RunEnd::new(state, reason), now(), self.settings.by.clone());
+        writer.append(line_of(&line), None).durable_or(self).await
     }
 
     // Its maps stay right whatever panicked elsewhere.
