@@ -267,6 +267,7 @@ impl TrustedLaunch {
 }
 
 /// A program in which no name is open.
+#[derive(Clone)]
 pub struct LinkedLaunch {
     pub launch: Launch,
     settings: Arc<Settings>,
@@ -401,10 +402,11 @@ impl ReadyRun {
     /// What the run can be resumed by.
     pub fn resumption(&self) -> Option<Resumption> {
         let record = self.record.as_ref()?;
-        match (&record.keeper, &record.file) {
-            (Some(_), _) => Some(Resumption::Run(record.run.clone())),
-            (None, Some(file)) => Some(Resumption::File(file.clone())),
-            (None, None) => None,
+        let is_stored = record.keeper.as_ref().is_some_and(|keeper| keeper.store().is_some());
+        match &record.file {
+            Some(_) if is_stored => Some(Resumption::Run(record.run.clone())),
+            Some(file) => Some(Resumption::File(file.clone())),
+            None => None,
         }
     }
 
@@ -418,11 +420,12 @@ impl ReadyRun {
             None => runtime,
         };
         let runtime = runtime.identified(run);
+        let restores = record.as_ref().is_some_and(|record| record.restores);
         let runtime = match record {
             Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
         let ListenPlan { report, caller, pace, .. } = listen;
-        Session::start(SessionParts { runtime, events, questions, caller, report, pace, keeper })
+        Session::start(SessionParts { runtime, events, questions, caller, report, pace, keeper, restores })
     }
 }

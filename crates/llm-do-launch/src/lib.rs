@@ -8,6 +8,7 @@ pub mod fencing;
 pub mod keep;
 mod key_command;
 pub mod launch;
+pub mod open_run;
 pub mod providers;
 pub mod python;
 pub mod question;
