@@ -416,6 +416,8 @@ mod tests {
             caller: None,
             report: TurnReport::Answer,
             pace: None,
+            keeper: None,
+            restores: false,
         })
     }
 
