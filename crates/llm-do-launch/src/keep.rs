@@ -317,7 +317,7 @@ impl RunKeeper {
             let state = match reason.state() {
                 RunState::Done => EndState::Done,
                 RunState::Waits => EndState::Waits,
-                RunState::Stopped | RunState::Died | RunState::Running => EndState::Stopped,
+                RunState::Stopped | RunState::Died | RunState::Running | RunState::Damaged => EndState::Stopped,
             };
             let _ = kept.journal.end(state, reason.name()).await;
         }
@@ -331,7 +331,7 @@ impl RunKeeper {
 
     /// A line in the list of runs. It is a cache, so one that cannot be written is made up for later.
     fn list(&self, state: RunState, waits: Option<String>, usage: Usage) {
-        let Some(KeptJournal { kind, label, .. }) = &self.kept else { return };
+        let Some(KeptJournal { journal, kind, label, .. }) = &self.kept else { return };
         let line = IndexLine {
             id: self.id,
             at: now(),
@@ -343,6 +343,7 @@ impl RunKeeper {
             waits: waits.map(Into::into),
             cost: usage.cost_usd,
             requests: usage.requests,
+            turns: journal.turns(),
         };
         let _ = self.store.index().append(&line);
     }

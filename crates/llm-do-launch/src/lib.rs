@@ -7,6 +7,7 @@ pub mod error;
 pub mod fencing;
 pub mod keep;
 mod key_command;
+pub mod kept_runs;
 pub mod launch;
 pub mod open_run;
 pub mod providers;

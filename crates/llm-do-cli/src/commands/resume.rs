@@ -252,13 +252,13 @@ impl KnownAnswers for Decisions {
 }
 
 /// The questions that nobody has answered. What is read is what has the id.
-fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
+pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What nobody knows about, before anything goes on.
-fn doubts(contents: &JournalContents) -> String {
+pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
         let heading = "note: interrupted, it may or may not have happened";

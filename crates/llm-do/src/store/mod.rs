@@ -6,6 +6,7 @@
 
 pub mod answers;
 pub mod blobs;
+pub mod bundle;
 pub mod costs;
 mod files;
 pub mod index;
@@ -14,3 +15,4 @@ pub mod layout;
 mod race;
 pub mod retention;
 pub mod run;
+pub mod summary;
