@@ -251,7 +251,7 @@ pub mod rpc {
 pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::input::InputError;
-    pub use crate::runtime::{OutsideCaller, UnknownPrices, finish_of};
+    pub use crate::runtime::{OutsideCaller, RestoredTurns, UnknownPrices, finish_of};
     pub use crate::tools::working_directory::is_too_wide;
 }
 

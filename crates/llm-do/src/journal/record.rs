@@ -193,6 +193,7 @@ pub enum StepProgress {
 pub struct JournalContents {
     /// What the program that began the run wrote for those who resume it.
     pub header: RawJson,
+    /// Which run it is.
     pub identity: RunIdentity,
     /// What requests were made of, by name: of each request a list of its parts, and the parts.
     pub parts: BTreeMap<String, RawJson>,

@@ -74,8 +74,15 @@ pub enum InputError {
     /// A file cannot be given to the agent.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
+    /// The messages that it should go on with are none of this agent.
     #[error("agent `{agent}` cannot go on with the history that was given: {reason}")]
-    History { agent: String, reason: String },
+    History {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// There are messages to go on with, but no conversation.
     #[error("the entry is a function, which has no history to go on with")]
     NoHistory,
 }
