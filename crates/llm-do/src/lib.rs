@@ -236,7 +236,7 @@ pub mod records {
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
     pub use crate::journal::record::{JournalContents, StepProgress, shown_time};
     pub use crate::journal::run_id::{is_run_id, run_id};
-    pub use crate::journal::{Prior, Step, StepKind, Stop};
+    pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};
 }
 
