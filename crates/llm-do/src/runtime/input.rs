@@ -92,7 +92,7 @@ const NO_INPUT: &str = "(no input)";
 
 impl Input {
     /// The input as events show it: text as text, attachments by their names, an object as itself.
-    pub fn to_json(&self) -> RawJson {
+    pub(crate) fn to_json(&self) -> RawJson {
         match self {
             Self::Text(text) => RawJson::of(text),
             Self::Parts(parts) => RawJson::of(&Content::shown(parts)),
@@ -101,7 +101,7 @@ impl Input {
     }
 
     /// The user message for an agent. Attachments that the input names are relative to the project root.
-    pub async fn into_message(
+    pub(crate) async fn into_message(
         self,
         agent: &AgentSpec,
         premises: AttachmentScope<'_>,
