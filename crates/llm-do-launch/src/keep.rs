@@ -19,7 +19,7 @@ use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
 use llm_do::store::run::{OnceClaim, Removal, RunStore};
 use llm_do::toolsets::Ending;
-use llm_do::{FileJournal, Program, RunError, Runtime, CancellationToken};
+use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime};
 
 use crate::error::LaunchError;
 use crate::record::{RunHeader, RunRecord};
@@ -226,7 +226,8 @@ impl RunKeeper {
         let id = store.create().map_err(unmade)?;
         header.run = id.to_string();
         header.flags.durable = plan.durability == Durability::Synced;
-        let identity = RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
+        let identity =
+            RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
         let journal = FileJournal::begin(
             &store.layout().journal(&id),
             NewRun::of(identity, &header),
@@ -247,7 +248,8 @@ impl RunKeeper {
             let _ = store.remove(&id, Removal::Forced);
             return Err(KeepError::Taken(first));
         }
-        let keeper = Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
+        let keeper =
+            Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
         keeper.list(RunState::Running, None, Usage::default());
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
         let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));

@@ -131,7 +131,8 @@ pub fn without_run_ids(text: &str) -> String {
 
 /// Sixteen digits of Crockford's base 32, of which the first are a time in this century.
 pub fn is_run_id(word: &str) -> bool {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'h' | b'j' | b'k' | b'm' | b'n' | b'p'..=b't' | b'v'..=b'z');
+    let is_digit =
+        |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'h' | b'j' | b'k' | b'm' | b'n' | b'p'..=b't' | b'v'..=b'z');
     word.len() == 16 && word.starts_with('0') && word.bytes().all(is_digit)
 }
 
