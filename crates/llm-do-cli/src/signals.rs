@@ -31,6 +31,37 @@ impl StopSignal {
             Self::Terminate => failure::TERMINATED,
         }
     }
+
+    pub fn stops(self) -> StopReason {
+        match self {
+            Self::Interrupt => StopReason::Interrupted,
+            Self::Terminate => StopReason::Terminated,
+        }
+    }
+}
+
+/// Who ended a turn before its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// A person, with Ctrl-C.
+    Interrupted,
+    /// The system.
+    Terminated,
+    /// The clock, after this time.
+    TimedOut(Duration),
+    /// The reader of the answers has gone.
+    Unread,
+}
+
+impl StopReason {
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Interrupted => Failure::interrupted(),
+            Self::Terminated => Failure::terminated(),
+            Self::TimedOut(limit) => Failure::timed_out(limit),
+            Self::Unread => Failure::unread(),
+        }
+    }
 }
 
 /// How long a second signal leaves for an end in good order.

@@ -32,12 +32,7 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     }
     let format = plan::output_format(&args.conduct);
     match begin(args, &environment, &settings) {
-        Ok(ResumedRun::Finished(ended, output)) => ended.report(&output),
-        Ok(ResumedRun::Continues(attendance, decisions)) => {
-            let ended = attendance.run();
-            console::complain(&decisions.unused());
-            ended
-        }
+        Ok(run) => run.finish(),
         Err(failure) => Err(not_begun(failure, format)),
     }
 }
@@ -45,6 +40,20 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 enum ResumedRun {
     Finished(Box<RunReport>, OutputPlan),
     Continues(Box<Attendance>, Arc<Decisions>),
+}
+
+impl ResumedRun {
+    /// Reports what it gave, once it has an end.
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::Finished(ended, output) => ended.report(&output),
+            Self::Continues(attendance, decisions) => {
+                let ended = attendance.run();
+                console::complain(&decisions.unused());
+                ended
+            }
+        }
+    }
 }
 
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {

@@ -11,42 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::console::{self, StdoutReader};
 use crate::failure::Failure;
-use crate::signals::{Signals, StopSignal};
+use crate::signals::{Signals, StopReason};
 use crate::terminal::display::Display;
 use crate::terminal::prompt::Asking;
-
-/// Who ended a turn before its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// A person, with Ctrl-C.
-    Interrupted,
-    /// The system.
-    Terminated,
-    /// The clock, after this time.
-    TimedOut(Duration),
-    /// Whoever read the answers has gone.
-    Unread,
-}
-
-impl StopReason {
-    pub fn failure(self) -> Failure {
-        match self {
-            Self::Interrupted => Failure::interrupted(),
-            Self::Terminated => Failure::terminated(),
-            Self::TimedOut(limit) => Failure::timed_out(limit),
-            Self::Unread => Failure::unread(),
-        }
-    }
-}
-
-impl StopSignal {
-    pub fn stops(self) -> StopReason {
-        match self {
-            Self::Interrupt => StopReason::Interrupted,
-            Self::Terminate => StopReason::Terminated,
-        }
-    }
-}
 
 /// How a turn ended.
 #[derive(Debug)]
