@@ -16,10 +16,11 @@ use llm_do::{Message, Outcome, Output, RawJson, RunError, Runtime};
 use crate::args::RunFormat;
 use crate::failure::Failure;
 use crate::json::{self, ErrorJson, ResultJson};
+use crate::signals::StopReason;
 use crate::terminal::chat::ChatEnded;
 use crate::terminal::markdown::Markdown;
 use crate::terminal::render::{Verbosity, View};
-use crate::terminal::screen::{StopReason, TurnEnded};
+use crate::terminal::screen::TurnEnded;
 use crate::terminal::style::Style;
 use crate::{answer_file, commands::resume, console, terminal::summary};
 use llm_do_launch::launch::Resumption;
@@ -261,7 +262,11 @@ pub fn failure(error: RunError, stopped: Option<StopReason>, resumption: Option<
         Some(stopped) => stopped.failure(),
     };
     match resumption {
-        Some(run) => failure.hint(format!("`{}` goes on where it stopped", resume::command(run))),
+        Some(run) => {
+            let (_, hint) = failure.words();
+            let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
+            failure.hint(format!("{hint}`{}` goes on where it stopped", resume::command(run)))
+        }
         None => failure,
     }
 }

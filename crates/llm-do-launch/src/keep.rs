@@ -8,9 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::events::AgentSpending;
 use llm_do::messages::Usage;
+use llm_do::prices;
 use llm_do::program::Entry;
 use llm_do::records::{
-    Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RunIdentity, RunKind, WriteFailure,
+    Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RecordedRequest, RunIdentity, RunKind,
+    WriteFailure,
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::{CalendarDay, CostLine};
@@ -19,7 +21,7 @@ use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
 use llm_do::store::run::{OnceClaim, Removal, RunStore};
 use llm_do::toolsets::Ending;
-use llm_do::{FileJournal, Program, RunError, Runtime, CancellationToken};
+use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime};
 
 use crate::error::LaunchError;
 use crate::record::{RunHeader, RunRecord};
@@ -164,6 +166,8 @@ pub struct RunKeeper {
     kept: Option<KeptJournal>,
     /// What the run cost on other days: what it has spent in all is known, and the rest belongs to today.
     earlier: Vec<CostLine>,
+    /// What a fork took over from another run, which has paid for it.
+    inherited: Usage,
     /// Why it ends, if a front end knows it better than the error of the turn.
     reason: Mutex<Option<EndReason>>,
     has_ended: AtomicBool,
@@ -226,7 +230,8 @@ impl RunKeeper {
         let id = store.create().map_err(unmade)?;
         header.run = id.to_string();
         header.flags.durable = plan.durability == Durability::Synced;
-        let identity = RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
+        let identity =
+            RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
         let journal = FileJournal::begin(
             &store.layout().journal(&id),
             NewRun::of(identity, &header),
@@ -247,7 +252,8 @@ impl RunKeeper {
             let _ = store.remove(&id, Removal::Forced);
             return Err(KeepError::Taken(first));
         }
-        let keeper = Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
+        let keeper =
+            Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
         keeper.list(RunState::Running, None, Usage::default());
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
         let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));
@@ -278,15 +284,20 @@ impl RunKeeper {
 
     fn new(store: RunStore, id: RunId, subject: RunSubject, kept: Option<KeptJournal>, notes: Notes) -> Self {
         let (reason, has_ended) = (Mutex::default(), AtomicBool::new(false));
-        Self { store, id, subject, kept, earlier: Vec::new(), reason, has_ended, notes }
+        Self { store, id, subject, kept, earlier: Vec::new(), inherited: Usage::default(), reason, has_ended, notes }
     }
 
     /// Of a run that goes on: it is listed as running, and what it cost on other days stays counted there.
     #[must_use]
-    pub fn continued(mut self) -> Self {
+    pub fn continued(mut self, inherited: &[RecordedRequest]) -> Self {
         let today = today();
         let lines = self.store.costs().read(None).unwrap_or_default();
         self.earlier = lines.into_iter().filter(|line| line.run == self.id && line.day != today).collect();
+        // What a fork began with was paid by another run.
+        for request in inherited {
+            self.inherited = prices::sum(&self.inherited, &request.usage);
+            self.earlier.push(inherited_line(request, today, self.id, &self.subject));
+        }
         let before = self.store.index().read().ok();
         let before = before.as_ref().and_then(|text| text.line_of(&self.id));
         let usage = before.map(|line| Usage { cost_usd: line.cost, requests: line.requests, ..Usage::default() });
@@ -322,11 +333,18 @@ impl RunKeeper {
             let _ = kept.journal.end(state, reason.name()).await;
         }
         let waits = last.err().and_then(waits_for);
-        self.list(reason.state(), waits, runtime.usage().total);
+        self.list(reason.state(), waits, self.own(runtime.usage().total));
         self.count(runtime);
         if let Some(kept) = &self.kept {
             let _ = retention::sweep(&self.store, kept.rule, now(), LONGEST_SWEEP);
         }
+    }
+
+    /// What the run itself took of what is counted in it.
+    fn own(&self, usage: Usage) -> Usage {
+        let cost = |usd: f64| (usd - self.inherited.cost_usd.unwrap_or(0.0)).max(0.0);
+        let requests = usage.requests.saturating_sub(self.inherited.requests);
+        Usage { requests, cost_usd: usage.cost_usd.map(cost), ..usage }
     }
 
     /// A line in the list of runs. It is a cache, so one that cannot be written is made up for later.
@@ -410,6 +428,22 @@ pub fn journal_settings(
                 notes(&format!("note: this run is not kept any more, and cannot be resumed: {reason}\n"));
             })),
         },
+    }
+}
+
+/// What a fork took over, as if it had been spent on another day.
+fn inherited_line(request: &RecordedRequest, day: CalendarDay, run: RunId, subject: &RunSubject) -> CostLine {
+    let RecordedRequest { agent, model, usage, .. } = request;
+    CostLine {
+        day,
+        run,
+        project: subject.project.to_string_lossy().into_owned(),
+        entry: subject.entry.clone(),
+        agent: if agent.is_empty() { subject.entry.clone() } else { agent.to_string() },
+        model: model.clone(),
+        input: usage.input_tokens,
+        output: usage.output_tokens,
+        usd: usage.cost_usd,
     }
 }
 

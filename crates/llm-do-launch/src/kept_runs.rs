@@ -124,7 +124,8 @@ fn key_of(contents: &JournalContents, place: &ForkPlace, is_conversation: bool) 
     let entry = contents.entry().ok_or_else(nothing)?;
     let turns = contents.turns();
     match place {
-        ForkPlace::Key(key) => Ok(key.clone()),
+        ForkPlace::Key(key) if contents.record(key).is_some() || contents.beneath(key).next().is_some() => Ok(key.clone()),
+        ForkPlace::Key(key) => Err(LaunchError::usage(ForkError::Unknown(key.clone()).to_string()).hint(Remedy::ListRuns)),
         ForkPlace::Turn(number) => {
             let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
             let known = turns.get(index).filter(|_| *number > 0);

@@ -46,12 +46,7 @@ pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
 
 fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
     match begun {
-        Ok(ResumedRun::Finished(ended, output)) => ended.report(&output),
-        Ok(ResumedRun::Continues(attendance, decisions)) => {
-            let ended = attendance.run();
-            console::complain(&decisions.unused());
-            ended
-        }
+        Ok(run) => run.finish(),
         Err(failure) => Err(not_begun(failure, format)),
     }
 }
@@ -59,6 +54,20 @@ fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(),
 enum ResumedRun {
     Finished(Box<RunReport>, OutputPlan),
     Continues(Box<Attendance>, Arc<Decisions>),
+}
+
+impl ResumedRun {
+    /// Reports what it gave, once it has an end.
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::Finished(ended, output) => ended.report(&output),
+            Self::Continues(attendance, decisions) => {
+                let ended = attendance.run();
+                console::complain(&decisions.unused());
+                ended
+            }
+        }
+    }
 }
 
 /// The run that was named.
@@ -126,7 +135,8 @@ fn go_on(
     let is_chat = matches!(talk, PriorTalk::Chat(_));
     let is_forgiven = is_forced || is_chat;
     let compare = |now: &Fingerprint| unchanged(&files.changes(now), is_forgiven);
-    let surveyed = Project::load_from(&plan.launch.project, &plan.launch.directory).map(|project| project.fingerprint());
+    let surveyed =
+        Project::load_from(&plan.launch.project, &plan.launch.directory).map(|project| project.fingerprint());
     let has_changed = surveyed.is_ok_and(|now| !files.changes(&now).is_empty());
     let talk = match talk {
         PriorTalk::Chat(_) if has_changed && !is_forced => PriorTalk::Chat(CutTurn::Changed),
@@ -369,6 +379,11 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::Cancelled { .. }
         | RunError::Ended(Ending::Unauthenticated { .. }) => {
             let failure = Failure::from(error);
+            // What failed would most likely fail again; the summary names the run.
+            let is_named = matches!(run, Resumption::Run(_)) && !matches!(failure.code(), 4 | 5 | 124..);
+            if is_named {
+                return failure;
+            }
             let (_, hint) = failure.words();
             let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
             return failure.hint(format!("{hint}{resume}` goes on where it stopped"));

@@ -8,12 +8,11 @@ use serde::Serialize;
 use super::record::{RecordedRequest, requests, told_at};
 use crate::event::{CallKind, EventKind};
 use crate::journal::call::{CallOutcome, CallRecord, call_at, value_at};
-use crate::journal::digest::digest;
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress, turn_number};
 use crate::journal::{StepKind, StepRecord};
 use crate::message::{Content, RawJson, ToolCall, Usage};
 use crate::model::prices;
-use crate::tools::approval::{Answer, RecordedAnswer, canonical};
+use crate::tools::approval::{Answer, JudgementRecord, RecordedAnswer};
 use crate::tools::plane::InDoubt;
 
 /// One call of a run, with the calls that it made.
@@ -152,8 +151,7 @@ impl<'a> CallPlaces<'a> {
     }
 
     fn calls_of(&self, key: &str) -> Vec<RecordedCall> {
-        let names = self.names_of(key);
-        self.beneath(key).iter().map(|call| self.call(call, &names)).collect()
+        self.beneath(key).iter().map(|call| self.call(call)).collect()
     }
 
     fn usage_of(&self, key: &str) -> Usage {
@@ -166,10 +164,11 @@ impl<'a> CallPlaces<'a> {
         self.waiting.range(prefix.as_str()..).next().is_some_and(|question| question.starts_with(&prefix))
     }
 
-    fn call(&self, key: &str, names: &BTreeMap<String, (String, RawJson)>) -> RecordedCall {
+    fn call(&self, key: &str) -> RecordedCall {
         let record = self.contents.record(key);
         let ran: Option<CallRecord> = value_at(key, self.contents).ok();
-        let (name, input) = self.name_and_input(key, record, names);
+        let judgement: Option<JudgementRecord> = record.and_then(|record| record.judged.as_ref()?.to().ok());
+        let (name, input) = self.name_and_input(key, record, judgement.as_ref());
         let is_agent = record.is_some_and(|record| record.kind == StepKind::Call)
             || self.contents.beneath(&format!("{key}/t0")).next().is_some();
         let (state, reason) = match (&ran, record.map(|record| &record.known)) {
@@ -197,22 +196,22 @@ impl<'a> CallPlaces<'a> {
         }
     }
 
-    /// A reply names what it calls; of what code called its own events tell, or what a person was shown.
+    /// A reply names what it calls; what code called stands in how it was judged, or is what a person was shown.
     fn name_and_input(
         &self,
         key: &str,
         record: Option<&JournalEntry>,
-        names: &BTreeMap<String, (String, RawJson)>,
+        judgement: Option<&JudgementRecord>,
     ) -> (String, Option<RawJson>) {
         if let Ok(ToolCall { tool, arguments, .. }) = call_at(key, self.contents) {
             return (tool, arguments.in_json().0.cloned());
         }
+        let call = judgement.and_then(|judgement| judgement.call.clone()).unwrap_or_default();
+        if let Some(tool) = call.tool {
+            return (tool, call.arguments);
+        }
         if let Some(doubt) = record.and_then(|record| record.shown.as_ref()?.to::<InDoubt>().ok()) {
             return (doubt.tool, Some(doubt.arguments));
-        }
-        let place = key.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(place, _)| place);
-        if let Some((tool, arguments)) = place.and_then(|place| names.get(place)) {
-            return (tool.clone(), Some(arguments.clone()));
         }
         let told = record.map(|record| told_at(key, record, self.contents)).unwrap_or_default();
         let begun = told.events.into_iter().find_map(|event| match event.kind {
@@ -220,22 +219,6 @@ impl<'a> CallPlaces<'a> {
             _ => None,
         });
         begun.unwrap_or_else(|| ("code".to_owned(), None))
-    }
-
-    /// What code called, by the names of the places that it was called at.
-    fn names_of(&self, key: &str) -> BTreeMap<String, (String, RawJson)> {
-        let has_unnamed = self.beneath(key).iter().any(|call| !is_of_request(call));
-        let record = self.contents.record(key);
-        let Some(record) = record.filter(|_| has_unnamed) else { return BTreeMap::new() };
-        let called = told_at(key, record, self.contents).events.into_iter().filter_map(|event| match event.kind {
-            EventKind::ToolCalled { tool, arguments, .. } => Some((tool, arguments)),
-            _ => None,
-        });
-        let named = |(tool, arguments): (String, RawJson)| {
-            let digest = digest([tool.as_str(), &canonical(&arguments)]);
-            (format!("x{}", &digest[..12]), (tool, arguments))
-        };
-        called.map(named).collect()
     }
 
     fn answer(&self, key: &str) -> Option<CallAnswer> {

@@ -10,13 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::blobs::Durability;
 use super::files;
 use super::layout::{HexDigest, RunId};
 use super::run::RunStore;
 use super::summary::{JournalUse, ProjectLookup, RunSummary};
-use crate::journal::blobs::Blobs;
-use crate::journal::file::{JournalError, read_foreign_with};
+use crate::journal::file::{Durability, JournalError, read_foreign_with};
 use crate::journal::record::RunIdentity;
 
 /// Why a bundle was not put into a store. Nothing was changed.
@@ -58,7 +56,8 @@ impl RunStore {
         write(&journal[..crate::journal::record::committed(&journal)])?;
         let blobs = self.blobs(id);
         for blob in blobs.digests()? {
-            let base64 = BASE64.encode(blobs.read(&blob)?);
+            let base64 = BASE64.encode(blobs.get(&blob)?);
+            let blob = HexDigest::parse(&blob).ok_or(io::ErrorKind::InvalidData)?;
             let mut line = serde_json::to_vec(&BundledBlob { blob, base64 })?;
             line.push(b'\n');
             write(&line)?;
@@ -93,14 +92,14 @@ impl RunStore {
     ) -> Result<(), JournalError> {
         let path = self.layout().journal(id);
         let failed = |error| JournalError::Io { path: path.clone(), error };
-        for value in blobs.values() {
-            self.blobs(id).write(value, Durability::Written).map_err(failed)?;
+        for (digest, value) in blobs {
+            self.blobs(id).keep(digest.as_str(), value, Durability::Written).map_err(failed)?;
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
         file.write_all(journal).map_err(failed)?;
         let contents = match self.read_journal(id) {
             // Of another machine: whoever goes on with it has to agree to that.
-            Err(JournalError::Foreign { .. }) => read_foreign_with(&path, Some(&Blobs::at(self.layout().blobs(id)))),
+            Err(JournalError::Foreign { .. }) => read_foreign_with(&path, Some(&self.blobs(id))),
             read => read,
         }?;
         let line = RunSummary::of(&contents, JournalUse::Free).line(*id, &project_of(&contents));

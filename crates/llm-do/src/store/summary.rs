@@ -11,7 +11,6 @@ use super::costs::{CalendarDay, CostLine};
 use super::index::{IndexLine, IndexText, RunKind, RunState};
 use super::layout::{RunId, now};
 use super::run::RunStore;
-use crate::journal::blobs::Blobs;
 use crate::journal::file::{JournalError, JournalSettings, OpenJournal, read_with};
 use crate::journal::record::{EndState, JournalContents};
 use crate::message::Usage;
@@ -36,7 +35,7 @@ pub struct RunSummary {
     pub entry: String,
     /// How many turns were finished.
     pub turns: u64,
-    /// What it took in all.
+    /// What it took in all; of a fork without what it began with.
     pub usage: Usage,
     /// What it took of each model, each time that it asked one.
     pub requests: Vec<RecordedRequest>,
@@ -56,7 +55,8 @@ impl RunSummary {
     pub fn of(contents: &JournalContents, journal_use: JournalUse) -> Self {
         let turns = contents.turns();
         let finished = turns.iter().filter(|(_, is_finished)| *is_finished).count() as u64;
-        let requests = requests(contents);
+        let requests: Vec<RecordedRequest> =
+            requests(contents).into_iter().filter(|request| !is_inherited(contents, request)).collect();
         let usage = requests.iter().fold(Usage::default(), |sum, request| prices::sum(&sum, &request.usage));
         let state = match journal_use {
             JournalUse::Locked => RunState::Running,
@@ -115,6 +115,16 @@ impl RunSummary {
     }
 }
 
+/// The requests that a fork has taken over from another run, which has paid for them.
+pub fn inherited(contents: &JournalContents) -> Vec<RecordedRequest> {
+    requests(contents).into_iter().filter(|request| is_inherited(contents, request)).collect()
+}
+
+/// What was recorded before the run began was recorded by another one.
+fn is_inherited(contents: &JournalContents, request: &RecordedRequest) -> bool {
+    contents.identity.forked.is_some() && request.at < contents.begun_at
+}
+
 /// The state of a run that no process runs.
 fn left(contents: &JournalContents, turns: &[(u64, bool)]) -> RunState {
     // An answer that is recorded is one, also if the process was killed before it could say that it is done.
@@ -148,7 +158,7 @@ const BEGINNING: u64 = 10_000;
 impl RunStore {
     /// What the journal of a run says. Another process may be writing it.
     pub fn read_journal(&self, id: &RunId) -> Result<JournalContents, JournalError> {
-        read_with(&self.layout().journal(id), self.key(), Some(&Blobs::at(self.layout().blobs(id))))
+        read_with(&self.layout().journal(id), self.key(), Some(&self.blobs(id)))
     }
 
     /// The list of runs as it is now. One that is missing or late is made anew from the journals; what cannot be written
@@ -159,21 +169,24 @@ impl RunStore {
             return Ok(text);
         }
         let missing = text.missing(self.ids()?);
-        let lines: Vec<IndexLine<'_>> = missing.iter().filter_map(|id| self.line_from_journal(id, project_of)).collect();
-        match self.index().rebuild(lines.iter().cloned()) {
-            Ok(()) => self.index().read(),
-            Err(_) => text.with(lines, |id| self.has(id)),
+        let lines: Vec<Option<IndexLine<'_>>> =
+            missing.iter().map(|id| self.line_from_journal(id, project_of)).collect();
+        let is_whole = lines.iter().all(Option::is_some);
+        let lines: Vec<IndexLine<'_>> = lines.into_iter().flatten().collect();
+        // One that is only being made is looked for again next time.
+        if is_whole && self.index().rebuild(lines.iter().cloned()).is_ok() {
+            return self.index().read();
         }
+        text.with(lines, |id| self.has(id))
     }
 
     /// The line of a run that the list does not have. Nothing of one that is only being made.
     fn line_from_journal(&self, id: &RunId, project_of: ProjectLookup<'_>) -> Option<IndexLine<'static>> {
-        let is_beginning = now().saturating_sub(id.milliseconds()) < BEGINNING;
-        let journal_use =
-            if self.is_running(id).unwrap_or(false) { JournalUse::Locked } else { JournalUse::Free };
+        let is_young = now().saturating_sub(id.milliseconds()) < BEGINNING;
+        let journal_use = if self.is_running(id).unwrap_or(false) { JournalUse::Locked } else { JournalUse::Free };
         match self.read_journal(id) {
             Ok(contents) => Some(RunSummary::of(&contents, journal_use).line(*id, &project_of(&contents))),
-            Err(_) if is_beginning => None,
+            Err(JournalError::Missing(_) | JournalError::NotAJournal(_)) if is_young => None,
             Err(_) => Some(damaged(id)),
         }
     }
@@ -219,7 +232,7 @@ impl RunStore {
         by: Option<String>,
         project_of: ProjectLookup<'_>,
     ) -> Result<(), JournalError> {
-        let blobs = Some(Blobs::at(self.layout().blobs(id)));
+        let blobs = Some(self.blobs(id));
         let settings = JournalSettings { by, key: self.key().cloned(), blobs, ..JournalSettings::default() };
         let path = self.layout().journal(id);
         let open = OpenJournal::open_with(&path, settings)?;

@@ -4,7 +4,7 @@ use std::io;
 
 use llm_do::escape::{visible, visible_json};
 use llm_do::records::{conversation, shown_time};
-use llm_do::store::layout::{HexDigest, RunId};
+use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
 use llm_do_launch::settings::Settings;
 use serde_json::{Map, Value};
@@ -52,8 +52,8 @@ fn lines(store: &RunStore, id: &RunId) -> Result<(), Failure> {
             continue;
         }
         line.remove("mac");
-        if let Some(digest) = line.remove("blob").and_then(|digest| HexDigest::parse(digest.as_str()?)) {
-            let value = store.blobs(id).read(&digest).map_err(|error| damaged(id, &error.to_string()))?;
+        if let Some(Value::String(digest)) = line.remove("blob") {
+            let value = store.blobs(id).get(&digest).map_err(|error| damaged(id, &error.to_string()))?;
             line.insert("res".to_owned(), serde_json::from_slice(&value).unwrap_or(Value::Null));
         }
         let json = Value::Object(line).to_string();

@@ -21,7 +21,12 @@ const USUAL: usize = 20;
 
 pub fn run(args: &ListRunsArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
     let filter = RunFilter::of(args, now());
-    let Some(store) = settings.state.runs_so_far()? else { return console::print(&shown(&[], args, environment)) };
+    let Some(store) = settings.state.runs_so_far()? else {
+        if !args.json {
+            console::complain(filter.nothing());
+        }
+        return Ok(());
+    };
     let text = store.listed(&project_of).map_err(unlisted)?;
     let most = args.lines.unwrap_or(if args.all { usize::MAX } else { USUAL });
     let lines: Vec<IndexLine<'_>> = filter.chosen(&text, &store).take(most).collect();
