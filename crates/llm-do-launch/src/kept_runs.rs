@@ -124,8 +124,12 @@ fn key_of(contents: &JournalContents, place: &ForkPlace, is_conversation: bool) 
     let entry = contents.entry().ok_or_else(nothing)?;
     let turns = contents.turns();
     match place {
-        ForkPlace::Key(key) if contents.record(key).is_some() || contents.beneath(key).next().is_some() => Ok(key.clone()),
-        ForkPlace::Key(key) => Err(LaunchError::usage(ForkError::Unknown(key.clone()).to_string()).hint(Remedy::ListRuns)),
+        ForkPlace::Key(key) if contents.record(key).is_some() || contents.beneath(key).next().is_some() => {
+            Ok(key.clone())
+        }
+        ForkPlace::Key(key) => {
+            Err(LaunchError::usage(ForkError::Unknown(key.clone()).to_string()).hint(Remedy::ListRuns))
+        }
         ForkPlace::Turn(number) => {
             let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
             let known = turns.get(index).filter(|_| *number > 0);
@@ -157,7 +161,8 @@ fn said_in(contents: &JournalContents, turn: u64, prompt: Option<String>) -> Res
         return Ok(prompt);
     }
     let key = format!("{}/t{turn}/input", contents.entry().unwrap_or_default());
-    let missing = || LaunchError::usage("nothing is said in the turn that the fork begins with").hint("say it behind the id");
+    let missing =
+        || LaunchError::usage("nothing is said in the turn that the fork begins with").hint("say it behind the id");
     input_text(contents, &key).ok_or_else(missing)
 }
 

@@ -286,11 +286,7 @@ mod tests {
         for (key, expected) in [
             ("main/t0/m1/c2/t0/m0/c0/ask", vec!["main/t0", "main/t0/m1/c2", "main/t0/m1/c2/t0/m0/c0"]),
             ("main/t12/input", vec!["main/t12"]),
-            ("main/t0/m1/c2.1/x4be01c77d2a9.0", vec![
-                "main/t0",
-                "main/t0/m1/c2.1",
-                "main/t0/m1/c2.1/x4be01c77d2a9.0",
-            ]),
+            ("main/t0/m1/c2.1/x4be01c77d2a9.0", vec!["main/t0", "main/t0/m1/c2.1", "main/t0/m1/c2.1/x4be01c77d2a9.0"]),
             ("main/t0", vec!["main/t0"]),
             ("main/history", vec![]),
             ("main/open/x", vec![]),

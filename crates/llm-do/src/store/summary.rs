@@ -128,7 +128,8 @@ fn is_inherited(contents: &JournalContents, request: &RecordedRequest) -> bool {
 /// The state of a run that no process runs.
 fn left(contents: &JournalContents, turns: &[(u64, bool)]) -> RunState {
     // An answer that is recorded is one, also if the process was killed before it could say that it is done.
-    let is_answered = contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
+    let is_answered =
+        contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
     match contents.ended().map(|end| end.state) {
         Some(EndState::Done) => RunState::Done,
         Some(EndState::Waits) => RunState::Waits,
