@@ -231,7 +231,22 @@ fn proxies(environment: &Variables, config: &HttpConfig) -> ProxySettings {
 
 #[cfg(test)]
 mod tests {
+    use llm_do::{ModelChoices, Project};
+
     use super::*;
+
+    /// An agent that is created later may be the only one that asks it.
+    #[test]
+    fn the_provider_of_the_fallback_is_used_too() {
+        let worker = |toolsets: &str| {
+            format!("---\nname: main\nmodel: anthropic:claude-haiku-4-5\ntoolsets: [{toolsets}]\n---\nHi.")
+        };
+        for (toolsets, expected) in [("dynamic_agents", &["anthropic", "ollama"][..]), ("", &["anthropic"])] {
+            let project = Project::new(".").agent("main.worker", &worker(toolsets));
+            let program = project.survey(&ModelChoices::of("ollama:qwen3").unwrap(), None).unwrap().program;
+            assert!(used(&program).into_iter().eq(expected.iter().copied()), "{toolsets}: {:?}", used(&program));
+        }
+    }
 
     #[test]
     fn vertex_is_where_the_project_says() {
