@@ -95,7 +95,7 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
     Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
-/// The journal, locked, and its header: of the user's own, or of a stranger's after somebody agreed to what it names.
+/// The journal, locked, and its header: of the user's own, or of a stranger's after a person agreed to what it names.
 fn opened(
     args: &ResumeArgs,
     environment: &Environment,
@@ -202,13 +202,13 @@ impl KnownAnswers for Decisions {
     }
 }
 
-/// The questions that nobody has answered. What is read is what has the id.
+/// The questions without an answer. What is read is what has the id.
 fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
-/// What nobody knows about, before anything goes on.
+/// What may or may not have happened, said before anything goes on.
 fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
@@ -248,7 +248,7 @@ fn show(file: &Path, author: Author, state: &StateDirectory) -> Result<String, F
     }
     match author {
         Author::User => text.push_str(&changes_text(&header)),
-        // What it names is not looked at before somebody agreed to it.
+        // What it names is not looked at before a person agreed to it.
         Author::Stranger => text.push_str("\nall of this is what a stranger's file says\n"),
     }
     Ok(text)

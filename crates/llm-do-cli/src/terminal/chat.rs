@@ -23,7 +23,7 @@ use crate::{terminal, terminal::summary};
 
 /// What was planned of a chat.
 pub struct Chat {
-    /// Said before anybody is asked for more.
+    /// Said before the person is asked for more.
     pub first: Option<Input>,
     /// Files that go with the first line, if nothing was said before it.
     pub files: Vec<Attachment>,
@@ -32,7 +32,7 @@ pub struct Chat {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinesPlan {
-    /// Somebody types them.
+    /// A person types them.
     Editor {
         home: Option<PathBuf>,
     },
@@ -57,7 +57,7 @@ enum LineSource {
 /// What comes next.
 enum Next {
     Text(String),
-    /// Somebody gave up a line.
+    /// The person gave up a line.
     Nothing,
     Unreadable(Failure),
     End,
@@ -181,7 +181,7 @@ impl ChatEnded {
         self.failure = Some(failure);
     }
 
-    /// A failed turn does not end a chat; somebody who ends it does.
+    /// A failed turn does not end a chat; a person who ends it does.
     fn take(&mut self, turn: TurnEnded, plan: &OutputPlan, is_typed: bool) -> Result<Goes, Failure> {
         let TurnEnded { answer, stopped } = turn;
         let goes = match (&answer, stopped) {
@@ -256,7 +256,7 @@ impl LineSource {
 
 /// Lines of stdin as they come. A thread of its own: a pipe whose writer does nothing cannot be waited for otherwise.
 fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
-    // One ahead is enough: whoever writes faster than the agent answers waits.
+    // One ahead is enough: a writer that is faster than the agent waits.
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();
