@@ -44,7 +44,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
+/// A program that reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
     let failure = Failure::Usage(foreign_flags::explained(error));

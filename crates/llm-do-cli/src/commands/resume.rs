@@ -326,7 +326,7 @@ fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String,
     }
     match author {
         Author::User => text.push_str(&changes_text(&header)),
-        // What it names is not looked at before somebody agreed to it.
+        // What it names is not looked at before a person agreed to it.
         Author::Stranger => text.push_str("\nall of this is what a stranger's file says\n"),
     }
     Ok(text)
