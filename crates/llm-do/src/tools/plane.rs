@@ -245,7 +245,7 @@ impl ToolPlane {
     async fn call(
         &self,
         call: &ToolCall,
-        permission: Permission,
+        mut permission: Permission,
         decided: Deliberation,
         cx: CallContext<'_>,
     ) -> Result<CallRecord, Ending> {
@@ -254,6 +254,7 @@ impl ToolPlane {
         };
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let (id, tool, edited) = (&call.id, &call.tool, permission.edited().cloned());
+        let failure = permission.take_failure();
         let permitted = permission.call(id, tool, arguments);
         let arguments = permitted.arguments().clone();
         let node = slot.node(tool, &cx);
@@ -268,9 +269,10 @@ impl ToolPlane {
             let (path, call) = node.map_or((cx.path, cx.call), |node| (&node.path, node.call));
             let inner = CallContext { events, steps, path, call, timeout: None, ..*cx };
             let started = Instant::now();
-            let outcome = match self.open.get(slot.toolset) {
-                Some(open) => guarded(open.toolset.call(permitted, &inner)).await,
-                None => Err(ToolError::Failed(self.unknown(tool))),
+            let outcome = match (failure, self.open.get(slot.toolset)) {
+                (Some(reason), _) => Err(ToolError::Failed(reason)),
+                (None, Some(open)) => guarded(open.toolset.call(permitted, &inner)).await,
+                (None, None) => Err(ToolError::Failed(self.unknown(tool))),
             };
             if let Some(ending) = self.ending() {
                 return Err(ending);

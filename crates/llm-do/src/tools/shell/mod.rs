@@ -416,7 +416,7 @@ impl Shell {
         let arguments: ShellArguments = parse(call.arguments()).map_err(ToolError::Failed)?;
         let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
         match &judged.verdict {
-            Verdict::Block(reason) => return Err(ToolError::failed(reason)),
+            Verdict::Block(reason) | Verdict::Fail(reason) => return Err(ToolError::failed(reason)),
             // What is there may have changed since it was judged: a link leads elsewhere, a file has become a secret, a
             // repository dangerous.
             verdict @ (Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question)) => {
