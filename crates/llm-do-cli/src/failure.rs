@@ -64,6 +64,10 @@ impl Failure {
         Self::with_code(INTERRUPTED, "interrupted")
     }
 
+    pub fn cancelled() -> Self {
+        Self::with_code(INTERRUPTED, "cancelled by another process")
+    }
+
     pub fn terminated() -> Self {
         Self::with_code(TERMINATED, "terminated")
     }
@@ -186,6 +190,7 @@ impl From<LaunchError> for Failure {
                 Self::Project { report: report.worded(remedy::WORDING), colour: Colour::Plain }
             }
             LaunchError::Untrusted(_) => Self::refused(error.fact()),
+            LaunchError::Taken(_) => Self::usage(error.fact()),
             LaunchError::Failed { fact, remedy, kind } => {
                 let code = match kind {
                     FailureKind::Usage => USAGE,

@@ -1,11 +1,12 @@
 //! A run in a file: every step's intent before, its result after, durable on disk before it counts.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
@@ -90,6 +91,25 @@ pub enum Durability {
     Synced,
 }
 
+/// What becomes of a run whose journal cannot be written any more, such as on a full disk.
+#[derive(Clone, Default)]
+pub enum WriteFailure {
+    /// Nothing may run that is not recorded: it ends.
+    #[default]
+    EndsRun,
+    /// It goes on, and nothing more of it is recorded. The reason is told once.
+    Told(Arc<dyn Fn(&str) + Send + Sync>),
+}
+
+impl fmt::Debug for WriteFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::EndsRun => "EndsRun",
+            Self::Told(_) => "Told",
+        })
+    }
+}
+
 /// How a journal is written and read.
 #[derive(Clone, Debug, Default)]
 pub struct JournalSettings {
@@ -97,14 +117,18 @@ pub struct JournalSettings {
     pub by: Option<String>,
     /// Who signs. Without a key it counts as a stranger's later.
     pub key: Option<StateKey>,
+    /// When a line counts.
     pub durability: Durability,
     /// Where values are kept that are too large for a line; without it they are written into the file all the same.
     pub blobs: Option<Blobs>,
+    /// What becomes of the run if it cannot be written any more.
+    pub failure: WriteFailure,
 }
 
 /// What a journal begins with.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// What the run is.
     pub identity: RunIdentity,
     /// What resuming needs to know.
     pub header: RawJson,
@@ -156,7 +180,7 @@ struct JournalProgress {
     taken: HashSet<String>,
     /// The names of the parts that are written already.
     parts: HashSet<String>,
-    /// The journal cannot be written: nothing may run after that.
+    /// The journal cannot be written: nothing may run after that, unless the run goes on unrecorded.
     failure: Option<Stop>,
 }
 
@@ -185,7 +209,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub(crate) fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
@@ -202,7 +226,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub(crate) fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
         let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);
@@ -223,6 +247,13 @@ impl OpenJournal {
         if let JournalOrigin::Stranger(lines) = &mut self.origin {
             lines.header.res = Some(RawJson::of(header));
         }
+        self
+    }
+
+    /// The same, whose lines count when this says so.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
         self
     }
 
@@ -397,7 +428,7 @@ impl FileJournal {
     /// What the record says of a step. It is asked for once: a key that is used twice is a bug.
     fn find(&self, step: &Step, request: &str) -> Result<Option<StepProgress>, Stop> {
         let mut state = self.state();
-        if let Some(failure) = &state.failure {
+        if let (Some(failure), WriteFailure::EndsRun) = (&state.failure, &self.settings.failure) {
             return Err(failure.clone());
         }
         assert!(state.taken.insert(step.key.clone()), "the key `{}` is used by two steps", step.key);
@@ -593,7 +624,17 @@ impl StepLines<'_> {
 
 impl Acknowledgement {
     async fn durable_or(self, journal: &FileJournal) -> Result<(), Stop> {
-        self.durable().await.inspect_err(|failure| journal.state().failure = Some(failure.clone()))
+        let Err(failure) = self.durable().await else { return Ok(()) };
+        let before = journal.state().failure.replace(failure.clone());
+        match &journal.settings.failure {
+            WriteFailure::EndsRun => Err(failure),
+            WriteFailure::Told(tell) => {
+                if before.is_none() {
+                    tell(&failure.to_string());
+                }
+                Ok(())
+            }
+        }
     }
 }
 

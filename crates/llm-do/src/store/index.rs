@@ -17,18 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::files;
 use super::layout::{RunId, StoreLayout};
 use crate::beneath::Beside;
-
-/// What was begun. As JSON its name in small letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunKind {
-    /// One input, one answer.
-    Run,
-    /// Many turns with a person.
-    Chat,
-    /// Many turns with a program.
-    Scope,
-}
+pub use crate::journal::record::RunKind;
 
 /// How far a run has come. As JSON its name in small letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -546,7 +535,7 @@ mod tests {
             "\n\n{}\n".to_owned(),
             format!("{{\"id\":\"{id}\"}}\n"),
             format!(
-                "{{\"id\":\"{id}\",\"at\":1,\"kind\":\"later\",\"project\":\"\",\"entry\":\"\",\"state\":\"done\"}}\n"
+                "{{\"id\":\"{id}\",\"at\":1,\"kind\":\"run\",\"project\":\"\",\"entry\":\"\",\"state\":\"later\"}}\n"
             ),
             format!("{{\"id\":\"{id}\",\"at\":"),
         ];
@@ -558,6 +547,19 @@ mod tests {
         assert!(index.read().unwrap().is_behind(), "it ends in the middle of a line");
         index.append(&line(2, RunState::Done)).unwrap();
         assert_eq!(numbers(&index.read().unwrap()), [2, 1], "half a line spoils no other");
+    }
+
+    #[test]
+    fn a_run_of_a_kind_that_only_a_newer_program_knows_is_listed() {
+        let state = tempfile::tempdir().unwrap();
+        let layout = layout(state.path(), [1]);
+        let index = RunIndex::of(&layout);
+        index.append(&line(1, RunState::Done)).unwrap();
+        let newer = serde_json::to_string(&line(2, RunState::Done)).unwrap();
+        let newer = newer.replace("\"kind\":\"run\"", "\"kind\":\"later\"") + "\n";
+        (&files::open_lines(&layout.index()).unwrap()).write_all(newer.as_bytes()).unwrap();
+        let kinds: Vec<RunKind> = index.read().unwrap().newest().map(|line| line.kind).collect();
+        assert_eq!(kinds, [RunKind::Other, RunKind::Run]);
     }
 
     #[test]

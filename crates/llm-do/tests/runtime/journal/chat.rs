@@ -40,7 +40,9 @@ async fn say(entry: &mut EntryCall<'_>, said: &str) -> String {
 }
 
 fn finished(finished: usize) -> RestoredTurns {
-    RestoredTurns { finished, unfinished: None }
+    let mut restored = RestoredTurns::default();
+    restored.finished = finished;
+    restored
 }
 
 #[tokio::test]
