@@ -2,10 +2,12 @@
 
 mod check;
 pub mod check_report;
+mod costs;
 mod foreign;
 mod models;
 mod new;
 pub mod resume;
+mod runs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -28,6 +30,8 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),
+        Command::Runs(args) => runs::run(args),
+        Command::Costs(args) => costs::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),

@@ -8,6 +8,7 @@ use llm_do::providers::ModelError;
 use llm_do::toolsets::Ending;
 use llm_do::{Report, RunError};
 use llm_do_launch::error::{FailureKind, LaunchError};
+use llm_do_launch::keep::EndReason;
 
 use crate::{console, remedy};
 
@@ -66,6 +67,23 @@ impl Failure {
 
     pub fn cancelled() -> Self {
         Self::with_code(INTERRUPTED, "cancelled by another process")
+    }
+
+    /// Of a run in another process, which ended for this reason.
+    pub fn of_end(reason: EndReason, run: &str) -> Self {
+        let (code, why) = match reason {
+            EndReason::Answered => (FAILED, "was given up"),
+            EndReason::Asked => (APPROVAL, "waits for an answer"),
+            EndReason::Refused => (APPROVAL, "ended at a call that was refused"),
+            EndReason::Limit => (LIMIT, "reached a limit"),
+            EndReason::Interrupted => (INTERRUPTED, "was interrupted"),
+            EndReason::Cancelled => (INTERRUPTED, "was cancelled"),
+            EndReason::Terminated => (TERMINATED, "was terminated"),
+            EndReason::TimedOut => (TIMEOUT, "had no time left"),
+            EndReason::Unread => (UNREAD, "lost the reader of its output"),
+            EndReason::Failed => (FAILED, "failed"),
+        };
+        Self::with_code(code, format!("the run {run} {why}"))
     }
 
     pub fn terminated() -> Self {

@@ -6,6 +6,7 @@ pub mod config;
 pub mod error;
 pub mod fencing;
 pub mod keep;
+pub mod kept_runs;
 mod key_command;
 pub mod launch;
 pub mod open_run;

@@ -46,12 +46,7 @@ pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
 
 fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
     match begun {
-        Ok(ResumedRun::Finished(ended, output)) => ended.report(&output),
-        Ok(ResumedRun::Continues(attendance, decisions)) => {
-            let ended = attendance.run();
-            console::complain(&decisions.unused());
-            ended
-        }
+        Ok(run) => run.finish(),
         Err(failure) => Err(not_begun(failure, format)),
     }
 }
@@ -59,6 +54,20 @@ fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(),
 enum ResumedRun {
     Finished(Box<RunReport>, OutputPlan),
     Continues(Box<Attendance>, Arc<Decisions>),
+}
+
+impl ResumedRun {
+    /// Reports what it gave, once it has an end.
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::Finished(ended, output) => ended.report(&output),
+            Self::Continues(attendance, decisions) => {
+                let ended = attendance.run();
+                console::complain(&decisions.unused());
+                ended
+            }
+        }
+    }
 }
 
 /// The run that was named.
@@ -253,13 +262,13 @@ impl KnownAnswers for Decisions {
 }
 
 /// The questions that nobody has answered. What is read is what has the id.
-fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
+pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What nobody knows about, before anything goes on.
-fn doubts(contents: &JournalContents) -> String {
+pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
         let heading = "note: interrupted, it may or may not have happened";

@@ -22,7 +22,7 @@ use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseRe
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
 use crate::report;
-use crate::terminal::screen::StopReason;
+use crate::signals::StopReason;
 
 /// Who answers the questions of a scope.
 const CLIENT: &str = "the client";

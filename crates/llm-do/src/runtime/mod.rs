@@ -1,5 +1,6 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+pub mod call_tree;
 mod continuation;
 mod dynamic;
 mod entry;

@@ -587,8 +587,8 @@ impl PermittedCall {
 
 /// A person's answer, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct RecordedAnswer {
-    answer: Answer,
+pub(crate) struct RecordedAnswer {
+    pub(crate) answer: Answer,
     /// How arguments that the person changed were judged then: if they are judged otherwise later, the answer was about
     /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -64,7 +64,7 @@ async fn a_chat_goes_on_where_it_ended_and_nothing_is_asked_again() {
     let mut entry = runtime.open_entry().await.unwrap();
     let restored = entry.restore().unwrap();
     let last = restored.last.as_ref().unwrap();
-    assert_eq!((last.input.as_str(), &last.output), ("hello", &Output::Text("round 5".to_owned())));
+    assert_eq!((last.input.get(), &last.output), ("\"hello\"", &Output::Text("round 5".to_owned())));
     assert_eq!(turns(restored), (3, None));
     assert_eq!((entry.history(), heard.facts()), (&history[..], facts), "the same history and events, in order");
     assert_eq!((runtime.usage().total.requests, desk.effects()), (requests, Vec::new()));
