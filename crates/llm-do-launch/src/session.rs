@@ -119,6 +119,8 @@ pub enum Update<'a> {
     Question(OpenQuestion),
     /// A question needs no answer any more, and this is who saw to that.
     Answered(QuestionId, String),
+    /// What a person should know about answers that do not count.
+    Note(String),
     Opened(Result<(), RunError>),
     TurnEnded(TurnResult),
     /// The last one.
@@ -191,6 +193,7 @@ impl SessionUpdates {
         Some(match self.next.take()? {
             NextUpdate::Question(QuestionUpdate::Opened(question)) => Update::Question(question),
             NextUpdate::Question(QuestionUpdate::Answered(id, by)) => Update::Answered(id, by),
+            NextUpdate::Question(QuestionUpdate::Note(note)) => Update::Note(note),
             NextUpdate::Report(WorkerReport::Opened(opened)) => Update::Opened(opened),
             NextUpdate::Report(WorkerReport::TurnEnded(turn)) => Update::TurnEnded(*turn),
             NextUpdate::Report(WorkerReport::Closed(closed)) => Update::Closed(closed),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use llm_do::escape::visible;
 use llm_do::events::UsageReport;
 use llm_do::questions::{OpenQuestion, QuestionBroker};
 use llm_do::rpc::{Connection, RpcError};
@@ -21,8 +22,8 @@ use super::order::EventBarrierRequests;
 use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseResult, ScopeTurnResult};
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
-use crate::report;
 use crate::terminal::screen::StopReason;
+use crate::{console, report};
 
 /// Who answers the questions of a scope.
 const CLIENT: &str = "the client";
@@ -177,6 +178,7 @@ impl Attendant {
                             ask.abort();
                         }
                     }
+                    Some(Update::Note(note)) => console::complain(&format!("note: {}\n", visible(&note))),
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
                             let _ = opened.send(result);

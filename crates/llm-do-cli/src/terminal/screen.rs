@@ -3,7 +3,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use llm_do::questions::OpenQuestion;
+use llm_do::escape::visible;
+use llm_do::questions::{AnswerError, BY_THE_RUN, OpenQuestion};
 use llm_do::{Answer, Event, Input, Message, Output, RunError};
 use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
@@ -145,6 +146,10 @@ impl Screen {
                         return ScreenOutcome::Ended(TurnEnded { answer, stopped });
                     }
                     Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::Note(note)) => {
+                        self.display.step_back();
+                        tell_note(&note);
+                    }
                     Some(Update::Opened(_)) => {}
                     Some(Update::Closed(_)) | None => return ScreenOutcome::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
                 },
@@ -198,8 +203,10 @@ impl Screen {
                 biased;
                 answer = &mut answered => match answer {
                     Some(answer) => {
-                        // Somebody else may have been faster.
-                        let _ = session.questions.answer(question.id(), answer, PERSON);
+                        // Another process may have been faster.
+                        if let Err(AnswerError::AlreadyAnswered { by }) = session.questions.answer(question.id(), answer, PERSON) {
+                            tell_answered(&by);
+                        }
                         return (meanwhile, None);
                     }
                     // The signal that says the same may come a moment later, and is no second one.
@@ -216,9 +223,13 @@ impl Screen {
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => meanwhile.events.extend(events),
                     Some(Update::Question(other)) => self.waiting.push(other),
-                    // The call that waited was given up, or another answer covers it.
-                    Some(Update::Answered(id, _)) if id == *question.id() => return (meanwhile, None),
+                    // The call that waited was given up, or it was answered elsewhere.
+                    Some(Update::Answered(id, by)) if id == *question.id() => {
+                        tell_answered(&by);
+                        return (meanwhile, None);
+                    }
                     Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::TurnEnded(turn)) => {
                         meanwhile.ended = Some(turn);
                         return (meanwhile, None);
@@ -269,12 +280,24 @@ impl Screen {
                         self.display.step_back();
                         return ScreenOutcome::Ended(closed.messages);
                     }
+                    Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::Question(_) | Update::Answered(..) | Update::Opened(_) | Update::TurnEnded(_)) => {}
                     None => return ScreenOutcome::Ended(Vec::new()),
                 },
             }
         }
     }
+}
+
+/// Whoever was asked and not heard learns whose answer counts.
+fn tell_answered(by: &str) {
+    if by != BY_THE_RUN {
+        console::complain(&format!("  answered by {}\n", visible(by)));
+    }
+}
+
+fn tell_note(note: &str) {
+    console::complain(&format!("note: {}\n", visible(note)));
 }
 
 /// Whatever took long, a question above all, the status line moves once and not once for each tick that was missed.
