@@ -5,6 +5,7 @@ pub mod children;
 pub mod config;
 pub mod error;
 pub mod fencing;
+pub mod keep;
 mod key_command;
 pub mod launch;
 pub mod providers;

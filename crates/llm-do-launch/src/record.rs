@@ -5,7 +5,10 @@ use llm_do::created::WorkerDefaults;
 use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
 use llm_do::providers::ModelNameError;
-use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::records::{
+    JournalContents, JournalError, JournalSettings, NewRun, PriorSpending, RunIdentity, RunKind, StateKey, is_run_id,
+    run_id,
+};
 use llm_do::remedy::Remedy;
 use llm_do::runs::UnknownPrices;
 use llm_do::trust::Fingerprint;
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
+use crate::keep::RunKeeper;
 use crate::launch::{Launch, PolicyOverrides, Purpose};
 use crate::python::PythonPlan;
 use crate::state::StateDirectory;
@@ -33,7 +37,9 @@ pub struct RunHeader {
     pub directory: PathBuf,
     pub flags: LaunchRecord,
     pub files: Fingerprint,
-    pub input: Input,
+    /// What was said. The turns of a conversation are in its record, and it has none of its own.
+    #[serde(default)]
+    pub input: Option<Input>,
 }
 
 /// What was decided about a run, as far as one that goes on later inherits it.
@@ -180,7 +186,7 @@ fn chosen_model(text: &str) -> Result<ModelName, ModelWordsError> {
 
 impl RunHeader {
     /// Of a run that begins.
-    pub fn begin(launch: &Launch, files: Fingerprint, input: Input) -> Result<Self, LaunchError> {
+    pub fn begin(launch: &Launch, files: Fingerprint, input: Option<Input>) -> Result<Self, LaunchError> {
         let directory = launch.directory.path();
         let directory =
             directory.map_err(|error| LaunchError::failed(format!("the working directory is unknown: {error}")))?;
@@ -242,19 +248,30 @@ pub struct RunRecord {
     pub run: String,
     /// The file that the run can be resumed from.
     pub file: Option<PathBuf>,
+    /// Whoever lists and counts the run.
+    pub keeper: Option<Arc<RunKeeper>>,
 }
 
 impl RunRecord {
     /// A new journal.
-    pub fn begin(file: &Path, header: &RunHeader, by: String, key: Option<&StateKey>) -> Result<Self, LaunchError> {
-        let engine = FileJournal::create_by(file, header, Some(by), key).map_err(unusable)?;
+    pub fn begin(
+        file: &Path,
+        header: &RunHeader,
+        kind: RunKind,
+        by: String,
+        key: Option<&StateKey>,
+    ) -> Result<Self, LaunchError> {
+        let identity = RunIdentity { id: Some(header.run.clone()), kind, ..RunIdentity::default() };
+        let settings = JournalSettings { by: Some(by), key: key.cloned(), ..JournalSettings::default() };
+        let engine = FileJournal::begin(file, NewRun::of(identity, header), settings).map_err(unusable)?;
         let (run, resumed) = (header.run.clone(), PriorSpending::default());
-        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
+        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()), keeper: None })
     }
 
     /// Everything from a journal, which stays as it is.
     pub fn replay(contents: JournalContents, run: String) -> Self {
-        Self { engine: Arc::new(FileJournal::replaying(contents)), resumed: PriorSpending::default(), run, file: None }
+        let engine = Arc::new(FileJournal::replaying(contents));
+        Self { engine, resumed: PriorSpending::default(), run, file: None, keeper: None }
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Session {
     pub runtime: Arc<Runtime>,
     /// What is open, and where answers go.
     pub questions: QuestionBroker,
+    /// Whoever writes down how the run ends.
+    pub keeper: Option<Arc<RunKeeper>>,
     orders: mpsc::UnboundedSender<SessionCommand>,
 }
 
@@ -44,6 +46,8 @@ pub struct SessionParts {
     pub report: TurnReport,
     /// Lets the run stand still while too much of it is unread.
     pub pace: Option<Arc<dyn SessionPace>>,
+    /// Whoever writes down how the run ends.
+    pub keeper: Option<Arc<RunKeeper>>,
 }
 
 /// How much is told of the end of a turn.
@@ -64,14 +68,15 @@ pub trait SessionPace: Send + Sync {
 impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
-        let SessionParts { runtime, events, questions: (questions, question_updates), caller, report, pace } = parts;
+        let SessionParts { runtime, events, questions, caller, report, pace, keeper } = parts;
+        let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
         let (results, heard) = mpsc::unbounded_channel();
-        let worker = Worker { runtime: Arc::clone(&runtime), caller, report, results };
+        let worker = Worker { runtime: Arc::clone(&runtime), caller, report, results, keeper: keeper.clone() };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
-        let session = Self { runtime, questions, orders };
+        let session = Self { runtime, questions, keeper, orders };
         let updates = SessionUpdates {
             events,
             are_events_open: true,
@@ -224,6 +229,7 @@ struct Worker {
     caller: Option<OutsideCaller>,
     report: TurnReport,
     results: mpsc::UnboundedSender<WorkerReport>,
+    keeper: Option<Arc<RunKeeper>>,
 }
 
 impl Worker {

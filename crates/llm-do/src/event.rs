@@ -126,6 +126,18 @@ pub struct UsageReport {
     pub by_model: BTreeMap<String, Usage>,
 }
 
+/// What one agent used of one model, as a fold over events.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AgentSpending {
+    /// The agent that asked; empty for what an earlier process had lost.
+    pub agent: Arc<str>,
+    /// The model, as `provider:model`.
+    pub model: String,
+    /// Tokens and money.
+    pub usage: Usage,
+}
+
 /// One call of an agent, a function or a tool, with the calls it made, as a fold over events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]

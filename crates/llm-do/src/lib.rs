@@ -151,7 +151,7 @@ pub mod diagnostics {
 /// What happens in a run, beside the [`Event`] itself.
 pub mod events {
     pub use crate::event::{
-        ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal, ToolReturn,
+        AgentSpending, ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal, ToolReturn,
         TraceCall, UsageReport, schema,
     };
 }
@@ -232,9 +232,13 @@ pub mod reach {
 /// Journals: how one is written, read, signed and resumed.
 pub mod records {
     pub use crate::journal::digest::digest;
-    pub use crate::journal::file::{JournalError, Matching, OpenJournal, read, read_foreign};
+    pub use crate::journal::blobs::Blobs;
+    pub use crate::journal::file::{
+        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_foreign,
+        read_with,
+    };
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
-    pub use crate::journal::record::{JournalContents, StepProgress, shown_time};
+    pub use crate::journal::record::{ForkOrigin, JournalContents, RunIdentity, RunKind, StepProgress, shown_time};
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, Step, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};
@@ -251,7 +255,7 @@ pub mod rpc {
 pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::input::InputError;
-    pub use crate::runtime::{OutsideCaller, UnknownPrices, finish_of};
+    pub use crate::runtime::{OutsideCaller, RestoredTurns, UnknownPrices, finish_of};
     pub use crate::tools::working_directory::is_too_wide;
 }
 

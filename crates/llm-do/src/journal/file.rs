@@ -1,11 +1,12 @@
 //! A run in a file: every step's intent before, its result after, durable on disk before it counts.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
@@ -16,8 +17,8 @@ use super::blobs::{Blobs, LARGEST_INLINE};
 use super::digest::{digest, of_bytes};
 use super::mac::{LineMac, StateKey};
 use super::record::{
-    self, Damage, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunIdentity, RunLine,
-    StepProgress, VERSION,
+    self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunEnd,
+    RunIdentity, RunLine, StepProgress, VERSION,
 };
 use super::writer::{Acknowledgement, NamedValue, Signer, Writer, WriterTarget};
 use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, StepParts, Stop};
@@ -90,6 +91,25 @@ pub enum Durability {
     Synced,
 }
 
+/// What becomes of a run whose journal cannot be written any more, such as on a full disk.
+#[derive(Clone, Default)]
+pub enum WriteFailure {
+    /// Nothing may run that is not recorded: it ends.
+    #[default]
+    EndsRun,
+    /// It goes on, and nothing more of it is recorded. The reason is told once.
+    Told(Arc<dyn Fn(&str) + Send + Sync>),
+}
+
+impl fmt::Debug for WriteFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::EndsRun => "EndsRun",
+            Self::Told(_) => "Told",
+        })
+    }
+}
+
 /// How a journal is written and read.
 #[derive(Clone, Debug, Default)]
 pub struct JournalSettings {
@@ -100,6 +120,8 @@ pub struct JournalSettings {
     pub durability: Durability,
     /// Where values are kept that are too large for a line; without it they are written into the file all the same.
     pub blobs: Option<Blobs>,
+    /// What becomes of the run if it cannot be written any more.
+    pub failure: WriteFailure,
 }
 
 /// What a journal begins with.
@@ -156,7 +178,7 @@ struct JournalProgress {
     taken: HashSet<String>,
     /// The names of the parts that are written already.
     parts: HashSet<String>,
-    /// The journal cannot be written: nothing may run after that.
+    /// The journal cannot be written: nothing may run after that, unless the run goes on unrecorded.
     failure: Option<Stop>,
 }
 
@@ -253,7 +275,7 @@ impl OpenJournal {
 
 /// What is kept of a stranger's file, as lines of ours.
 fn anew(lines: ParsedLines, settings: &JournalSettings) -> io::Result<Vec<String>> {
-    let ParsedLines { header, parts, steps } = lines;
+    let ParsedLines { header, parts, steps, ended: _ } = lines;
     let header = RunLine { v: Some(VERSION), ..header };
     // A question that a stranger wrote down is not signed: it is asked anew.
     let steps = steps.into_iter().map(|(_, line)| line).filter(|line| line.kind != StepKind::Ask).collect();
@@ -355,7 +377,8 @@ impl FileJournal {
         let NewRun { identity, header, copied, parts } = run;
         let header = RunLine::header(identity, header, now(), settings.by.clone());
         let steps = copied.iter().cloned().enumerate().collect();
-        let contents = JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps });
+        let contents =
+            JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps, ended: None });
         let contents = contents.map_err(|damage| damaged(damage, path))?;
         let lines = beginning(header, parts, copied, &settings).map_err(failed)?;
         write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
@@ -380,6 +403,14 @@ impl FileJournal {
         Self { state: Mutex::new(state), mode, matching, settings }
     }
 
+    /// Says how the run ended, as the last line; it is written when this returns, and on the disk if lines must be. A
+    /// replay is no run.
+    pub async fn end(&self, state: EndState, reason: &str) -> Result<(), Stop> {
+        let Mode::Writes { writer, .. } = &self.mode else { return Ok(()) };
+        let line = RunLine::ended(&RunEnd::new(state, reason), now(), self.settings.by.clone());
+        writer.append(line_of(&line), None).durable_or(self).await
+    }
+
     // Its maps stay right whatever panicked elsewhere.
     fn state(&self) -> MutexGuard<'_, JournalProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -388,7 +419,7 @@ impl FileJournal {
     /// What the record says of a step. It is asked for once: a key that is used twice is a bug.
     fn find(&self, step: &Step, request: &str) -> Result<Option<StepProgress>, Stop> {
         let mut state = self.state();
-        if let Some(failure) = &state.failure {
+        if let (Some(failure), WriteFailure::EndsRun) = (&state.failure, &self.settings.failure) {
             return Err(failure.clone());
         }
         assert!(state.taken.insert(step.key.clone()), "the key `{}` is used by two steps", step.key);
@@ -582,7 +613,17 @@ impl StepLines<'_> {
 
 impl Acknowledgement {
     async fn durable_or(self, journal: &FileJournal) -> Result<(), Stop> {
-        self.durable().await.inspect_err(|failure| journal.state().failure = Some(failure.clone()))
+        let Err(failure) = self.durable().await else { return Ok(()) };
+        let before = journal.state().failure.replace(failure.clone());
+        match &journal.settings.failure {
+            WriteFailure::EndsRun => Err(failure),
+            WriteFailure::Told(tell) => {
+                if before.is_none() {
+                    tell(&failure.to_string());
+                }
+                Ok(())
+            }
+        }
     }
 }
 

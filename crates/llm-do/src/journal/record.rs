@@ -32,6 +32,16 @@ pub enum LineState {
     Lost,
 }
 
+impl LineState {
+    /// Whether it says that the run goes on. What is left behind may be told after a run's end.
+    fn goes_on(self) -> bool {
+        match self {
+            Self::Started | Self::Done | Self::Asked => true,
+            Self::Undone | Self::Lost => false,
+        }
+    }
+}
+
 /// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JournalLine {
@@ -102,8 +112,39 @@ pub enum RunKind {
     Other,
 }
 
-/// A line about the run as a whole: the first one is its header, later ones say who resumed it or hold the parts of its
-/// requests.
+/// How a run was left by the process that ran it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    pub state: EndState,
+    /// Why, in a few words; empty if there is nothing to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl RunEnd {
+    /// Nobody reads more of a reason in a list.
+    const LONGEST_REASON: usize = 300;
+
+    /// The end of a run; a long reason is cut.
+    pub fn new(state: EndState, reason: &str) -> Self {
+        Self { state, reason: reason.chars().take(Self::LONGEST_REASON).collect() }
+    }
+}
+
+/// What is left to do for a run that no process runs. As JSON its name in small letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndState {
+    /// Nothing: it has its answer.
+    Done,
+    /// It can be resumed: a limit, a timeout, a person or an error ended it.
+    Stopped,
+    /// A question is open.
+    Waits,
+}
+
+/// A line about the run as a whole: the first one is its header, later ones say who resumed it and how it ended, or hold
+/// the parts of its requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,9 +182,19 @@ impl RunLine {
         Self::said("run", "adopted", at, by)
     }
 
+    /// A line that says how the process that ran it left it.
+    pub fn ended(end: &RunEnd, at: u64, by: Option<String>) -> Self {
+        Self { res: Some(RawJson::of(end)), ..Self::said("run", ENDED, at, by) }
+    }
+
     /// What requests were made of, under the name by which they say so.
     pub fn part(name: &str, part: RawJson, at: u64) -> Self {
         Self { res: Some(part), ..Self::said(PART, name, at, None) }
+    }
+
+    /// How the run was left, if it says that.
+    fn end(&self) -> Option<RunEnd> {
+        self.res.as_ref().filter(|_| self.state == ENDED)?.to().ok()
     }
 
     fn said(kind: &str, state: &str, at: u64, by: Option<String>) -> Self {
@@ -154,6 +205,8 @@ impl RunLine {
 
 /// The kind of a line that holds what requests were made of.
 const PART: &str = "part";
+/// The state of a line that says how a run was left.
+const ENDED: &str = "ended";
 
 /// How every journal begins.
 pub const OPENING: &str = r#"{"v":"#;
@@ -203,6 +256,7 @@ pub struct JournalContents {
     records: BTreeMap<String, JournalEntry>,
     /// What steps without a result had told of their costs, by their keys.
     lost: Vec<(String, RawJson)>,
+    ended: Option<RunEnd>,
 }
 
 /// What is wrong with a file that is no journal, or no longer one.
@@ -280,6 +334,8 @@ pub struct ParsedLines {
     /// What requests were made of, each under its name.
     pub parts: BTreeMap<String, RawJson>,
     pub steps: Vec<NumberedLine>,
+    /// How it was left, if nobody went on with it since.
+    pub ended: Option<RunEnd>,
 }
 
 /// The header and the lines of steps. A line that cannot be read is never skipped: that would do again what was done.
@@ -296,12 +352,13 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
     if header.res.is_none() {
         return Err(Damage::NotAJournal);
     }
-    let (mut steps, mut parts) = (Vec::new(), BTreeMap::new());
+    let (mut steps, mut parts, mut ended) = (Vec::new(), BTreeMap::new(), None);
     for (index, line) in lines {
         let damage = damage(index + 1);
         match serde_json::from_slice::<AnyLine>(line).map_err(|error| damage(error.to_string()))? {
             AnyLine::Step(mut line) => {
                 fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
+                ended = ended.filter(|_| !line.state.goes_on());
                 steps.push((index + 1, *line));
             }
             AnyLine::Run(line) if line.kind == PART => {
@@ -309,10 +366,11 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
                 fetch(&mut res, blob.as_ref(), values).map_err(damage)?;
                 parts.extend(res.map(|part| (name, part)));
             }
-            AnyLine::Run(_) => {}
+            // Whatever else is said of the run: somebody went on with it.
+            AnyLine::Run(line) => ended = line.end(),
         }
     }
-    Ok(ParsedLines { header, parts, steps })
+    Ok(ParsedLines { header, parts, steps, ended })
 }
 
 /// Puts a value into its line that was kept outside.
@@ -337,11 +395,11 @@ impl JournalContents {
 
     /// What lines say together.
     pub fn of(lines: ParsedLines) -> Result<Self, Damage> {
-        let ParsedLines { header, parts, steps } = lines;
+        let ParsedLines { header, parts, steps, ended } = lines;
         let RunLine { run, res, at: begun_at, by: begun_by, .. } = header;
         let (header, identity) = (res.ok_or(Damage::NotAJournal)?, run.unwrap_or_default());
         let (records, lost) = (BTreeMap::new(), Vec::new());
-        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost };
+        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost, ended };
         let mut unused = UnusedDecisions::default();
         for (number, line) in steps {
             if line.state != LineState::Lost {
@@ -392,6 +450,11 @@ impl JournalContents {
     /// What steps without a result had told of their costs, by their keys.
     pub fn lost(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.lost.iter().map(|(key, told)| (key.as_str(), told))
+    }
+
+    /// How the run was left by the process that ran it last; nothing if that one still runs, or died.
+    pub fn ended(&self) -> Option<&RunEnd> {
+        self.ended.as_ref()
     }
 
     /// The records above a key, the outermost first.
@@ -640,6 +703,39 @@ mod tests {
             let lines: Vec<&str> = std::iter::once(&decided).chain(&later).map(String::as_str).collect();
             assert_eq!(keys(read(&lines)).len(), left, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn an_end_counts_until_somebody_goes_on() {
+        let line = |line: &RunLine| RawJson::of(line).get().to_owned();
+        let ended = |state, reason: &str| line(&RunLine::ended(&RunEnd::new(state, reason), 7, None));
+        let (waits, done) = (ended(EndState::Waits, "write_file"), ended(EndState::Done, ""));
+        assert_eq!(
+            waits,
+            r#"{"k":"","kind":"run","state":"ended","res":{"state":"waits","reason":"write_file"},"at":7}"#
+        );
+        let resumed = line(&RunLine::resumed(8, None));
+        let step = |state: &str| self::line("main/t0/m0", "model", state);
+        let end = |state, reason: &str| Some(RunEnd::new(state, reason));
+        let waiting = end(EndState::Waits, "write_file");
+        for (lines, expected) in [
+            (vec![], None),
+            (vec![&waits], waiting.clone()),
+            (vec![&step("done"), &waits], waiting.clone()),
+            (vec![&waits, &resumed], None),
+            (vec![&waits, &step("done")], None),
+            (vec![&waits, &step("asked")], None),
+            (vec![&waits, &step("started")], None),
+            (vec![&waits, &step("lost")], waiting.clone()),
+            (vec![&waits, &step("undone")], waiting.clone()),
+            (vec![&waits, &resumed, &step("done"), &done], end(EndState::Done, "")),
+            (vec![&waits, &done], end(EndState::Done, "")),
+            (vec![&waits, &done.replace("done", "new")], None),
+        ] {
+            let lines: Vec<&str> = lines.into_iter().map(String::as_str).collect();
+            assert_eq!(read(&lines).unwrap().ended(), expected.as_ref(), "{lines:?}");
+        }
+        assert_eq!(RunEnd::new(EndState::Stopped, &"ä".repeat(400)).reason.chars().count(), 300);
     }
 
     /// A run of a few steps.

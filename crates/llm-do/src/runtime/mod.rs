@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
+use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
@@ -706,6 +706,11 @@ impl Runtime {
     /// Tokens and money so far, by model and in total.
     pub fn usage(&self) -> UsageReport {
         self.session.usage()
+    }
+
+    /// What each agent used of each model so far.
+    pub fn spending(&self) -> Vec<AgentSpending> {
+        self.session.spending()
     }
 
     /// The calls so far, as trees.

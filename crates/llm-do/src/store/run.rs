@@ -90,6 +90,11 @@ impl RunStore {
         &self.layout
     }
 
+    /// The key that its records and answers are signed with.
+    pub fn key(&self) -> Option<&StateKey> {
+        self.key.as_ref()
+    }
+
     /// The list of its runs.
     pub fn index(&self) -> RunIndex<'_> {
         RunIndex::of(&self.layout)
