@@ -3,6 +3,7 @@
 mod check;
 pub mod check_report;
 mod foreign;
+mod inbox;
 mod models;
 mod new;
 pub mod resume;
@@ -27,6 +28,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),
+        Command::Inbox(args) => inbox::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),

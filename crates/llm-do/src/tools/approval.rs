@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::ToolsetIdentity;
 use crate::BoxFuture;
 use crate::event::{ApprovalResult, EventKind, Events};
-use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop};
+use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop, Suspension};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -797,7 +797,13 @@ impl Gate {
         let effect = async {
             let answer = match known {
                 Some(known) => Self::told(known, &request, &telling)?,
-                None => self.ask(candidate, verdict, &request, &telling).await?,
+                None => {
+                    // It stays open, and can be answered elsewhere.
+                    if self.approvals.approver.is_none() && steps.suspension() == Suspension::Possible {
+                        tell_asked(&request, &telling);
+                    }
+                    self.ask(candidate, verdict, &request, &telling).await?
+                }
             };
             self.remember_answer(&answer, candidate, verdict);
             let judged = match &answer {
