@@ -35,7 +35,7 @@ pub enum Command {
     /// Talk to a project: many turns, one memory
     // It is never parsed: `chat` is rewritten to `run --chat`, so that its flags are built once.
     Chat,
-    /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
+    /// Continue a run: after a crash, at a limit, or where it waits for an approval
     Resume(ResumeArgs),
     /// List the open questions of all runs, and answer them from here
     Inbox(InboxArgs),
@@ -113,7 +113,7 @@ pub struct CheckArgs {
 Examples:
   llm-do run hello \"What is a monad?\"
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
-  llm-do run desk \"…\" --journal desk.journal            can be resumed with `llm-do resume`
+  llm-do run desk \"…\" --label nightly                   shown by `llm-do runs`, goes on with `llm-do resume`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
   llm-do run hello --dry-run \"Hi\"                        the request, without sending it
@@ -153,8 +153,26 @@ pub struct RunArgs {
     /// Many turns instead of one, as `llm-do chat` does
     #[arg(long)]
     pub chat: bool,
-    /// Keep every step in this file, so that the run can be resumed
-    #[arg(long, visible_alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run"])]
+    /// Do not keep this run: it cannot be listed, resumed or continued later
+    #[arg(long, conflicts_with_all = ["durable", "label", "once"])]
+    pub ephemeral: bool,
+    /// Have each step on the disk before the next one: the run survives a power cut
+    #[arg(long)]
+    pub durable: bool,
+    /// A name for the run, which lists of runs show and can be filtered by
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Run once for this key and project: a second start attaches to the first run, or tells its answer again
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["journal", "replay", "dry_run"])]
+    pub once: Option<String>,
+    /// Go on with a chat: the last one of the project, or the one with this id
+    #[arg(short = 'c', long = "continue", value_name = "ID", num_args = 0..=1, default_missing_value = "")]
+    pub continued: Option<String>,
+    /// Finish a turn of a continued chat although the project has changed
+    #[arg(long, requires = "continued")]
+    pub force: bool,
+    /// Keep every step in this file instead of in the store, each on the disk before the next one
+    #[arg(long, visible_alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run", "ephemeral"])]
     pub journal: Option<PathBuf>,
     /// Answer every step from this journal: no model is asked, no tool runs
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
@@ -231,17 +249,23 @@ pub struct ConductArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  llm-do resume run.journal --show                  what waits, is in doubt, or has changed
-  llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
-  llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
-  llm-do resume run.journal --max-requests 80       after a limit, with a higher one
-  llm-do resume bug.journal --foreign               a journal that somebody else wrote
+  llm-do resume 06gy3k                              the run whose id begins like this
+  llm-do resume --last                              the last run of this project
+  llm-do resume 06gy3k --show                       what waits, is in doubt, or has changed
+  llm-do resume 06gy3k --approve 3f2a91c04d7e       allow the call with this id, and go on
+  llm-do resume 06gy3k --refuse 3f2a91c04d7e --reason \"use the other account\"
+  llm-do resume 06gy3k --max-requests 80            after a limit, with a higher one
+  llm-do resume ./bug.journal --foreign             a journal that somebody else wrote
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
 pub struct ResumeArgs {
-    /// The file that `run --journal` wrote
-    pub journal: PathBuf,
+    /// The id of a run, six or more characters of its beginning, or the file that `--journal` wrote
+    #[arg(value_name = "RUN", required_unless_present = "last")]
+    pub run: Option<PathBuf>,
+    /// The last run: of this project, if the directory is one
+    #[arg(long, conflicts_with = "run")]
+    pub last: bool,
     /// Allow the call that waits with this id (repeatable)
     #[arg(long, value_name = "ID")]
     pub approve: Vec<String>,
@@ -491,14 +515,26 @@ impl RunArgs {
     /// Refuses flags that a chat cannot have. The definition of the flags cannot say it: who types `chat` never typed the
     /// flag `--chat`, which it would name.
     fn check_chat(&self) -> Result<(), clap::Error> {
+        let wrong = |fact: String| Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, fact));
+        if self.continued.is_some() {
+            if !self.chat {
+                return wrong("`--continue` is for `chat`; a run goes on with `llm-do resume ID`\n".to_owned());
+            }
+            let begins = [
+                ("--journal", self.journal.is_some()),
+                ("--ephemeral", self.ephemeral),
+                ("--label", self.label.is_some()),
+                ("--agent", self.agent.is_some()),
+            ];
+            if let Some((flag, _)) = begins.into_iter().find(|(_, is_given)| *is_given) {
+                return wrong(format!("`{flag}` cannot be used with `--continue`: the chat has begun\n"));
+            }
+        }
         let given =
-            [("--journal", self.journal.is_some()), ("--replay", self.replay.is_some()), ("--dry-run", self.dry_run)];
+            [("--replay", self.replay.is_some()), ("--dry-run", self.dry_run), ("--once", self.once.is_some())];
         match given.into_iter().find(|(_, is_given)| self.chat && *is_given) {
             None => Ok(()),
-            Some((flag, _)) => {
-                let fact = format!("`{flag}` cannot be used with `chat`\n");
-                Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, fact))
-            }
+            Some((flag, _)) => wrong(format!("`{flag}` cannot be used with `chat`\n")),
         }
     }
 }
@@ -562,6 +598,7 @@ Examples:
   llm-do chat hello                       type; Enter sends, Ctrl-D ends
   llm-do chat hello \"Good morning\"       with a first message
   printf 'one\\ntwo\\n' | llm-do chat hello   every line of a pipe is a turn
+  llm-do chat hello --continue            the last chat with it goes on
 
 /help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
 

@@ -64,6 +64,10 @@ impl Failure {
         Self::with_code(INTERRUPTED, "interrupted")
     }
 
+    pub fn cancelled() -> Self {
+        Self::with_code(INTERRUPTED, "cancelled by another process")
+    }
+
     pub fn terminated() -> Self {
         Self::with_code(TERMINATED, "terminated")
     }

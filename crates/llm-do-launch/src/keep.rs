@@ -1,7 +1,6 @@
 //! Runs that are kept: from the directory that is made for one to the lines about its end. The store keeps files; here it is
 //! decided which run has some, and what is said where it cannot.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use llm_do::events::AgentSpending;
 use llm_do::program::Entry;
 use llm_do::records::{
-    Blobs, Durability, JournalSettings, NewRun, PriorSpending, RunEnd, RunIdentity, RunKind, StateKey, WriteFailure,
+    Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RunIdentity, RunKind, WriteFailure,
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::{CalendarDay, CostLine};
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
@@ -187,6 +187,11 @@ impl RunKeeper {
         self.kept.as_ref().map(|_| &self.store)
     }
 
+    /// Where the answers to its questions are kept, if the run is.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        self.store().map(|store| RunAnswers::of(store.clone(), self.id))
+    }
+
     /// Begins the record of a new run. `None` if it cannot be kept and need not be, which is said.
     pub fn begin(
         settings: &Settings,
@@ -223,6 +228,7 @@ impl RunKeeper {
             format!("{}: {error}", store.layout().runs().display())
         })?;
         header.run = id.to_string();
+        header.flags.durable = plan.durability == Durability::Synced;
         let identity = RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
         let journal = FileJournal::begin(
             &store.layout().journal(&id),
@@ -240,7 +246,8 @@ impl RunKeeper {
         let keeper = Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
         keeper.list(RunState::Running, None, None);
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
-        Ok(RunRecord { engine: journal, resumed: PriorSpending::default(), run, file: Some(file), keeper: Some(Arc::new(keeper)) })
+        let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));
+        Ok(RunRecord { engine: journal, resumed, run, file: Some(file), keeper, restores: false })
     }
 
     /// The keeper of a run whose journal is open.
@@ -301,9 +308,9 @@ impl RunKeeper {
         };
         if let Some(kept) = &self.kept {
             let state = match reason.state() {
-                RunState::Done => RunEnd::DONE,
-                RunState::Waits => RunEnd::WAITS,
-                RunState::Stopped | RunState::Died | RunState::Running => RunEnd::STOPPED,
+                RunState::Done => EndState::Done,
+                RunState::Waits => EndState::Waits,
+                RunState::Stopped | RunState::Died | RunState::Running => EndState::Stopped,
             };
             let _ = kept.journal.end(state, reason.name()).await;
         }
@@ -357,7 +364,7 @@ impl RunKeeper {
                 let _ = self.store.clear_cancel(&self.id);
                 self.ends_by(EndReason::Cancelled);
                 cancelled.cancel();
-                return std::future::pending().await;
+                return;
             }
         }
     }

@@ -10,6 +10,7 @@ pub mod keep;
 mod key_command;
 pub mod launch;
 pub mod notify;
+pub mod open_run;
 pub mod providers;
 pub mod python;
 pub mod question;

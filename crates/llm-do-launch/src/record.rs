@@ -28,7 +28,7 @@ use crate::tools::ToolOffer;
 
 /// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
 /// be able to agree to anything.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
     pub run: String,
     /// As it was typed, relative to the directory.
@@ -61,6 +61,9 @@ pub struct LaunchRecord {
     pub allow_unknown_prices: bool,
     pub max_depth: Option<u64>,
     pub python: Option<PathBuf>,
+    /// Whether each step is on the disk before the next one.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// What is decided anew about a run that goes on. Where it says nothing, the record does.
@@ -92,6 +95,7 @@ impl LaunchRecord {
             allow_unknown_prices: *unknown_prices == UnknownPrices::Allowed,
             max_depth: *max_depth,
             python: launch.python.named().map(Path::to_owned),
+            durable: false,
         }
     }
 
@@ -250,6 +254,8 @@ pub struct RunRecord {
     pub file: Option<PathBuf>,
     /// Whoever lists and counts the run.
     pub keeper: Option<Arc<RunKeeper>>,
+    /// A conversation that goes on: its finished turns are taken over as they were.
+    pub restores: bool,
 }
 
 impl RunRecord {
@@ -265,13 +271,13 @@ impl RunRecord {
         let settings = JournalSettings { by: Some(by), key: key.cloned(), ..JournalSettings::default() };
         let engine = FileJournal::begin(file, NewRun::of(identity, header), settings).map_err(unusable)?;
         let (run, resumed) = (header.run.clone(), PriorSpending::default());
-        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()), keeper: None })
+        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()), keeper: None, restores: false })
     }
 
     /// Everything from a journal, which stays as it is.
     pub fn replay(contents: JournalContents, run: String) -> Self {
         let engine = Arc::new(FileJournal::replaying(contents));
-        Self { engine, resumed: PriorSpending::default(), run, file: None, keeper: None }
+        Self { engine, resumed: PriorSpending::default(), run, file: None, keeper: None, restores: false }
     }
 }
 

@@ -7,14 +7,19 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use llm_do::events::TraceCall;
 use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
-use llm_do::runs::OutsideCaller;
+use llm_do::runs::{OutsideCaller, RestoredTurns};
+use llm_do::toolsets::Ending;
 use llm_do::{EntryCall, Event, Input, Message, Output, RunError, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+use crate::keep::RunKeeper;
+use crate::notify::Notifier;
 
 /// The handle of a session. Dropped or closed, it takes no more turns: the call is closed when the last one has ended.
 pub struct Session {
@@ -26,14 +31,16 @@ pub struct Session {
     orders: mpsc::UnboundedSender<SessionCommand>,
 }
 
+/// So long the rest of a turn may take whose questions nobody answers any more.
+const LEAVING: Duration = Duration::from_secs(1);
+
 enum SessionCommand {
     Open,
     Turn {
-        input: Input,
+        /// Without one the turn goes on that an earlier process did not finish.
+        input: Option<Input>,
         cancelled: CancellationToken,
     },
-    /// Close the call; the next turn opens another one.
-    Reset,
 }
 
 /// What a session is made of.
@@ -48,6 +55,10 @@ pub struct SessionParts {
     pub pace: Option<Arc<dyn SessionPace>>,
     /// Whoever writes down how the run ends.
     pub keeper: Option<Arc<RunKeeper>>,
+    /// Whoever tells others of questions that wait.
+    pub notifier: Option<Arc<Notifier>>,
+    /// Whether the turns that the record has are taken over when the call is opened.
+    pub restores: bool,
 }
 
 /// How much is told of the end of a turn.
@@ -68,16 +79,19 @@ pub trait SessionPace: Send + Sync {
 impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
-        let SessionParts { runtime, events, questions, caller, report, pace, keeper } = parts;
+        let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores } = parts;
         let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
         let (results, heard) = mpsc::unbounded_channel();
-        let worker = Worker { runtime: Arc::clone(&runtime), caller, report, results, keeper: keeper.clone() };
+        let (own, keeping, telling) = (Arc::clone(&runtime), keeper.clone(), notifier.clone());
+        let worker = Worker { runtime: own, caller, report, results, keeper: keeping, notifier: telling, restores };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
+        let notifier = notifier.map(|notifier| (notifier, questions.clone()));
         let session = Self { runtime, questions, keeper, orders };
         let updates = SessionUpdates {
+            notifier,
             events,
             are_events_open: true,
             batch: Vec::new(),
@@ -98,13 +112,30 @@ impl Session {
     /// comes while another goes on waits for its end.
     pub fn turn(&self, input: impl Into<Input>) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        self.order(SessionCommand::Turn { input: input.into(), cancelled: cancelled.clone() });
+        self.order(SessionCommand::Turn { input: Some(input.into()), cancelled: cancelled.clone() });
         cancelled
     }
 
-    /// Closes the call; the next turn opens another one.
-    pub fn reset(&self) {
-        self.order(SessionCommand::Reset);
+    /// Goes on with the turn that an earlier process did not finish, as [`Update::Opened`] said. It ends like any other.
+    pub fn finish_turn(&self) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        self.order(SessionCommand::Turn { input: None, cancelled: cancelled.clone() });
+        cancelled
+    }
+
+    /// The front end goes while a turn goes on. A run that is kept and has open questions is suspended with them; what else
+    /// goes on beside them has a moment to come to its end. Any other turn is cancelled.
+    pub fn leave(&self, turn: &CancellationToken) {
+        let is_kept = self.keeper.as_ref().is_some_and(|keeper| keeper.store().is_some());
+        if !is_kept || self.questions.open().is_empty() {
+            return turn.cancel();
+        }
+        self.questions.leave();
+        let turn = turn.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVING).await;
+            turn.cancel();
+        });
     }
 
     /// No more turns: the call is closed, and the last update says so.
@@ -126,7 +157,8 @@ pub enum Update<'a> {
     Answered(QuestionId, String),
     /// What a person should know about answers that do not count.
     Note(String),
-    Opened(Result<(), RunError>),
+    /// The call is open, with what was taken over from a record.
+    Opened(Result<RestoredTurns, RunError>),
     TurnEnded(TurnResult),
     /// The last one.
     Closed(CloseResult),
@@ -140,6 +172,15 @@ pub struct TurnResult {
     pub messages: Vec<Message>,
     /// The calls that have ended in it; nothing unless the whole is reported.
     pub calls: Vec<TraceCall>,
+    /// Another process asked the run to end.
+    pub is_cancelled: bool,
+}
+
+impl TurnResult {
+    /// Of a turn that came to nothing.
+    fn failed(error: RunError) -> Self {
+        Self { answer: Err(error), messages: Vec::new(), calls: Vec::new(), is_cancelled: false }
+    }
 }
 
 /// What is left of a session.
@@ -150,13 +191,14 @@ pub struct CloseResult {
 }
 
 enum WorkerReport {
-    Opened(Result<(), RunError>),
+    Opened(Result<RestoredTurns, RunError>),
     TurnEnded(Box<TurnResult>),
     Closed(CloseResult),
 }
 
 /// What happens in a session. Dropped, its questions are left to somebody else.
 pub struct SessionUpdates {
+    notifier: Option<(Arc<Notifier>, QuestionBroker)>,
     events: mpsc::UnboundedReceiver<Event>,
     are_events_open: bool,
     batch: Vec<Event>,
@@ -196,7 +238,12 @@ impl SessionUpdates {
             return Some(Update::Events(self.batch.drain(..)));
         }
         Some(match self.next.take()? {
-            NextUpdate::Question(QuestionUpdate::Opened(question)) => Update::Question(question),
+            NextUpdate::Question(QuestionUpdate::Opened(question)) => {
+                if let Some((notifier, questions)) = &self.notifier {
+                    notifier.opened(&question, questions);
+                }
+                Update::Question(question)
+            }
             NextUpdate::Question(QuestionUpdate::Answered(id, by)) => Update::Answered(id, by),
             NextUpdate::Question(QuestionUpdate::Note(note)) => Update::Note(note),
             NextUpdate::Report(WorkerReport::Opened(opened)) => Update::Opened(opened),
@@ -230,18 +277,23 @@ struct Worker {
     report: TurnReport,
     results: mpsc::UnboundedSender<WorkerReport>,
     keeper: Option<Arc<RunKeeper>>,
+    notifier: Option<Arc<Notifier>>,
+    restores: bool,
 }
 
 impl Worker {
     async fn live(self, mut orders: mpsc::UnboundedReceiver<SessionCommand>) {
         let mut call: Option<EntryCall<'_>> = None;
+        // How the last turn ended, which is how the run does.
+        let mut last: Result<(), RunError> = Ok(());
         while let Some(order) = orders.recv().await {
             match order {
                 SessionCommand::Open => {
                     let opened = match guarded(self.opened(&mut call)).await {
-                        Ok(opened) => opened.map(drop),
+                        Ok(opened) => opened.map(|(_, restored)| restored),
                         Err(error) => Err(error),
                     };
+                    last = opened.as_ref().map(drop).map_err(RunError::clone);
                     self.tell(WorkerReport::Opened(opened));
                 }
                 SessionCommand::Turn { input, cancelled } => {
@@ -250,15 +302,11 @@ impl Worker {
                         Err(error) => {
                             // What a panic left of the call is nobody's.
                             call = None;
-                            TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() }
+                            TurnResult::failed(error)
                         }
                     };
+                    last = result.answer.as_ref().map(drop).map_err(RunError::clone);
                     self.tell(WorkerReport::TurnEnded(Box::new(result)));
-                }
-                SessionCommand::Reset => {
-                    if let Some(call) = call.take() {
-                        call.close().await;
-                    }
                 }
             }
         }
@@ -267,6 +315,9 @@ impl Worker {
             None => Vec::new(),
         };
         self.runtime.close().await;
+        if let Some(keeper) = &self.keeper {
+            keeper.end(&self.runtime, last.as_ref().map(|()| ())).await;
+        }
         self.tell(WorkerReport::Closed(CloseResult { messages }));
     }
 
@@ -275,17 +326,23 @@ impl Worker {
         let _ = self.results.send(report);
     }
 
-    async fn opened<'a, 'r>(&'r self, call: &'a mut Option<EntryCall<'r>>) -> Result<&'a mut EntryCall<'r>, RunError> {
-        match call {
-            Some(call) => Ok(call),
-            None => Ok(call.insert(self.runtime.open_entry_for(self.caller.as_ref()).await?)),
+    /// The call, opened if it is not yet, with what was taken over from the record then.
+    async fn opened<'a, 'r>(
+        &'r self,
+        call: &'a mut Option<EntryCall<'r>>,
+    ) -> Result<(&'a mut EntryCall<'r>, RestoredTurns), RunError> {
+        if let Some(call) = call {
+            return Ok((call, RestoredTurns::default()));
         }
+        let mut opened = self.runtime.open_entry_for(self.caller.as_ref()).await?;
+        let restored = if self.restores { opened.restore()? } else { RestoredTurns::default() };
+        Ok((call.insert(opened), restored))
     }
 
     async fn turn<'r>(
         &'r self,
         call: &mut Option<EntryCall<'r>>,
-        input: Input,
+        input: Option<Input>,
         cancelled: &CancellationToken,
     ) -> TurnResult {
         // A server may take its time to start.
@@ -295,13 +352,38 @@ impl Worker {
             () = cancelled.cancelled() => Err(RunError::Cancelled { partial: String::new() }),
         };
         let call = match opened {
-            Ok(call) => call,
-            Err(error) => return TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() },
+            Ok((call, _)) => call,
+            Err(error) => return TurnResult::failed(error),
         };
-        let answer = call.turn_until(input, cancelled).await;
-        match self.report {
-            TurnReport::Answer => TurnResult { answer, messages: Vec::new(), calls: Vec::new() },
-            TurnReport::Whole => TurnResult { answer, messages: call.last_turn().to_vec(), calls: call.new_calls() },
+        let turn = async {
+            match input {
+                Some(input) => call.turn_until(input, cancelled).await,
+                // There is nothing to finish only if nobody looked.
+                None => call.finish_turn(cancelled).await.unwrap_or(Err(RunError::NotStarted)),
+            }
+        };
+        let answer = self.heard(turn, cancelled).await;
+        if let (Some(notifier), Err(RunError::Ended(Ending::NeedsApproval(pending)))) = (&self.notifier, &answer) {
+            notifier.suspended(pending).await;
+        }
+        let is_cancelled = answer.is_err() && self.keeper.as_ref().is_some_and(|keeper| keeper.is_cancelled());
+        let (messages, calls) = match self.report {
+            TurnReport::Answer => (Vec::new(), Vec::new()),
+            TurnReport::Whole => (call.last_turn().to_vec(), call.new_calls()),
+        };
+        TurnResult { answer, messages, calls, is_cancelled }
+    }
+}
+
+impl Worker {
+    /// A turn, which another process may ask to end.
+    async fn heard<T>(&self, turn: impl Future<Output = T>, cancelled: &CancellationToken) -> T {
+        let Some(keeper) = &self.keeper else { return turn.await };
+        let mut turn = pin!(turn);
+        tokio::select! {
+            biased;
+            answer = &mut turn => answer,
+            () = keeper.hear_cancel(cancelled) => turn.await,
         }
     }
 }

@@ -238,7 +238,7 @@ pub mod records {
         read_with,
     };
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
-    pub use crate::journal::record::{ForkOrigin, JournalContents, RunIdentity, RunKind, StepProgress, shown_time};
+    pub use crate::journal::record::{EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time};
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, Step, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};
@@ -255,7 +255,7 @@ pub mod rpc {
 pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::input::InputError;
-    pub use crate::runtime::{OutsideCaller, RestoredTurns, UnknownPrices, finish_of};
+    pub use crate::runtime::{OutsideCaller, RestoredExchange, RestoredTurns, UnknownPrices, finish_of};
     pub use crate::tools::working_directory::is_too_wide;
 }
 

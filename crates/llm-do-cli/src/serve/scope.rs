@@ -135,6 +135,21 @@ impl Scope {
     /// Ends the turn that goes on and closes the call.
     pub async fn close(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
         self.cancel(by);
+        self.closed().await
+    }
+
+    /// Nobody is there any more who could answer: what a kept run asks waits for somebody else, and the call is closed.
+    pub async fn abandon(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
+        if let Some(turn) = self.under_way.take().filter(|turn| turn.ended.strong_count() > 0) {
+            if let Some(by) = by {
+                let _ = turn.by.set(by);
+            }
+            self.session.leave(&turn.cancelled);
+        }
+        self.closed().await
+    }
+
+    async fn closed(self) -> Option<ScopeCloseResult> {
         self.session.close();
         let closed = self.closed.await.ok();
         let _ = self.task.await;
@@ -181,7 +196,7 @@ impl Attendant {
                     Some(Update::Note(note)) => console::complain(&format!("note: {}\n", visible(&note))),
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
-                            let _ = opened.send(result);
+                            let _ = opened.send(result.map(drop));
                         }
                     }
                     Some(Update::TurnEnded(result)) => {
@@ -240,7 +255,8 @@ impl Attendant {
     }
 
     fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<ScopeTurnResult, RpcError> {
-        let TurnResult { answer, messages, calls: trace } = result;
+        let TurnResult { answer, messages, calls: trace, is_cancelled } = result;
+        let stopped = stopped.or(is_cancelled.then_some(StopReason::Cancelled));
         let usage = self.runtime.usage();
         match answer {
             Ok(output) => {

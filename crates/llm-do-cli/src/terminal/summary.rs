@@ -5,7 +5,8 @@ use std::time::Duration;
 use llm_do::messages::Usage;
 
 /// The line that closes a run or a chat. What was asked and never answered may have cost something too.
-pub fn line(elapsed: Duration, usage: &Usage) -> String {
+/// A run that is kept is named.
+pub fn line(elapsed: Duration, usage: &Usage, run: Option<&str>) -> String {
     let requests = match usage.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
@@ -14,7 +15,8 @@ pub fn line(elapsed: Duration, usage: &Usage) -> String {
         0 => String::new(),
         count => format!(", {count} unanswered"),
     };
-    format!("{} · {requests}{unanswered} · {} · {}\n", seconds(elapsed), tokens(usage), cost(usage))
+    let run = run.map(|run| format!(" · {run}")).unwrap_or_default();
+    format!("{} · {requests}{unanswered} · {} · {}{run}\n", seconds(elapsed), tokens(usage), cost(usage))
 }
 
 pub fn tokens(usage: &Usage) -> String {

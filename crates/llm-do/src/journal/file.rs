@@ -248,6 +248,13 @@ impl OpenJournal {
         self
     }
 
+    /// The same, whose lines count when this says so.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self
+    }
+
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
     pub fn resume(self, matching: Matching, by: Option<String>) -> Result<FileJournal, JournalError> {
         let Self { path, file, contents, settings, origin } = self;

@@ -17,18 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::files;
 use super::layout::{RunId, StoreLayout};
 use crate::beneath::Beside;
-
-/// What was begun. As JSON its name in small letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunKind {
-    /// One input, one answer.
-    Run,
-    /// Many turns with a person.
-    Chat,
-    /// Many turns with a program.
-    Scope,
-}
+pub use crate::journal::record::RunKind;
 
 /// How far a run has come. As JSON its name in small letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
