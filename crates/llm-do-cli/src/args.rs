@@ -530,8 +530,7 @@ impl RunArgs {
                 return wrong(format!("`{flag}` cannot be used with `--continue`: the chat has begun\n"));
             }
         }
-        let given =
-            [("--replay", self.replay.is_some()), ("--dry-run", self.dry_run), ("--once", self.once.is_some())];
+        let given = [("--replay", self.replay.is_some()), ("--dry-run", self.dry_run), ("--once", self.once.is_some())];
         match given.into_iter().find(|(_, is_given)| self.chat && *is_given) {
             None => Ok(()),
             Some((flag, _)) => wrong(format!("`{flag}` cannot be used with `chat`\n")),

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use llm_do::approval::KnownAnswers;
-use llm_do::program::{Entry, Typing};
 use llm_do::escape::visible;
+use llm_do::program::{Entry, Typing};
 use llm_do::records::JournalContents;
 use llm_do::runs::RestoredTurns;
 use llm_do::trust::Fingerprint;
 use llm_do::{Input, Listen, Program, process};
 use llm_do_launch::keep::RunKeeper;
-use llm_do_launch::launch::{
-    Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, TrustedLaunch,
-};
+use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
 use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::session::{QuestionQueue, Session, TurnReport};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use llm_do::prices::{ModelPrice, Prices, Rate, Rates};
+use llm_do::providers::{CustomProvider, ModelNameError, ProtocolKind, Quirks, VERTEX, provider};
 use llm_do::records::Durability;
 use llm_do::store::retention::RetentionRule;
-use llm_do::providers::{CustomProvider, ModelNameError, ProtocolKind, Quirks, VERTEX, provider};
 use llm_do::{ModelName, Secret, files};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};

@@ -51,10 +51,7 @@ pub enum InboxError {
     NotOpen(String),
     /// Somebody answered it.
     #[error("the question `{id}` was answered already")]
-    Answered {
-        id: String,
-        answer: Box<StoredAnswer>,
-    },
+    Answered { id: String, answer: Box<StoredAnswer> },
     /// Several open questions begin like it.
     #[error("`{typed}` is the id of {} open questions", .names.len())]
     Ambiguous {
@@ -219,8 +216,11 @@ pub async fn check_edited(waiting: &WaitingQuestion, edited: &RawJson) -> Result
 
 /// The questions that the record of a run has open. What is read is what has the id.
 fn asked(contents: &JournalContents, run: &RunId, project: Option<String>) -> Vec<WaitingQuestion> {
-    let header: Option<RunHeader> = contents.header.to().ok();
-    let project = project.or_else(|| Some(header?.project.display().to_string())).unwrap_or_default();
+    let of_header = |header: RunHeader| {
+        let project = header.directory.join(header.project);
+        project.canonicalize().unwrap_or(project).display().to_string()
+    };
+    let project = project.or_else(|| contents.header.to().ok().map(of_header)).unwrap_or_default();
     let times: BTreeMap<&str, u64> = contents.records().map(|(key, entry)| (key, entry.at)).collect();
     // A conversation that went on has left the questions of its earlier turns behind.
     let last = contents.records().filter_map(|(key, _)| turn_of(key)).max();

@@ -19,7 +19,7 @@ use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
 use llm_do::store::run::RunStore;
 use llm_do::toolsets::Ending;
-use llm_do::{FileJournal, Program, RunError, Runtime, CancellationToken};
+use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime};
 
 use crate::error::LaunchError;
 use crate::record::{RunHeader, RunRecord};
@@ -224,12 +224,11 @@ impl RunKeeper {
         subject: RunSubject,
         mut header: RunHeader,
     ) -> Result<RunRecord, String> {
-        let id = store.create().map_err(|error| {
-            format!("{}: {error}", store.layout().runs().display())
-        })?;
+        let id = store.create().map_err(|error| format!("{}: {error}", store.layout().runs().display()))?;
         header.run = id.to_string();
         header.flags.durable = plan.durability == Durability::Synced;
-        let identity = RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
+        let identity =
+            RunIdentity { id: Some(id.to_string()), label: plan.label.clone(), kind: plan.kind, forked: None };
         let journal = FileJournal::begin(
             &store.layout().journal(&id),
             NewRun::of(identity, &header),
@@ -243,7 +242,8 @@ impl RunKeeper {
                 return Err(error.to_string());
             }
         };
-        let keeper = Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
+        let keeper =
+            Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
         keeper.list(RunState::Running, None, None);
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
         let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));

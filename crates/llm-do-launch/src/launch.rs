@@ -15,8 +15,8 @@ use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
-    Answer, ApprovalRequest, Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program, Project, Runtime,
-    RuntimeConfig, WorkingDirectory,
+    Answer, ApprovalRequest, Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program,
+    Project, Runtime, RuntimeConfig, WorkingDirectory,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -269,7 +269,10 @@ mod tests {
             let long = PendingQuestion { reason: text.clone(), ..question(&format!("{{\"a\": \"{text}\"}}")) };
             let cut = told(true, &long);
             assert_eq!(cut["arguments_cut"], true);
-            assert!(cut["arguments"].as_str().unwrap().len() > 1000 && cut["arguments_bytes"].as_u64().unwrap() > LARGEST as u64);
+            assert!(
+                cut["arguments"].as_str().unwrap().len() > 1000
+                    && cut["arguments_bytes"].as_u64().unwrap() > LARGEST as u64
+            );
         }
     }
 

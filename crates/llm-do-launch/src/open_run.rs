@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do::program::MANIFEST_NAME;
-use llm_do::records::{
-    Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind,
-};
+use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
+use llm_do::remedy::Remedy;
 use llm_do::store::desk::RunAnswers;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::{FindError, RunStore};
-use llm_do::remedy::Remedy;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};

@@ -39,7 +39,12 @@ pub struct AnswerChoice {
 /// The question without its keys.
 pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<QuestionLine> {
     let Question { reason, preview, foreign, .. } = &request.question;
-    let words = QuestionWords { reason, arguments: &request.arguments, preview: preview.as_deref(), foreign: foreign.as_deref() };
+    let words = QuestionWords {
+        reason,
+        arguments: &request.arguments,
+        preview: preview.as_deref(),
+        foreign: foreign.as_deref(),
+    };
     words.lines(heading(request, number))
 }
 

@@ -151,8 +151,8 @@ pub mod diagnostics {
 /// What happens in a run, beside the [`Event`] itself.
 pub mod events {
     pub use crate::event::{
-        AgentSpending, ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal, ToolReturn,
-        TraceCall, UsageReport, schema,
+        AgentSpending, ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal,
+        ToolReturn, TraceCall, UsageReport, schema,
     };
 }
 
@@ -231,14 +231,16 @@ pub mod reach {
 
 /// Journals: how one is written, read, signed and resumed.
 pub mod records {
-    pub use crate::journal::digest::digest;
     pub use crate::journal::blobs::Blobs;
+    pub use crate::journal::digest::digest;
     pub use crate::journal::file::{
         Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_foreign,
         read_with,
     };
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
-    pub use crate::journal::record::{EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time};
+    pub use crate::journal::record::{
+        EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time,
+    };
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, Step, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};

@@ -103,6 +103,9 @@ enum Decision {
 
 /// Every question is found before the first is answered: a mistake changes nothing.
 fn answer(environment: &Environment, typed: &[String], decision: Decision, go: bool) -> Result<(), Failure> {
+    if matches!(decision, Decision::Edit) && typed.len() > 1 {
+        return Err(Failure::usage("`--edit` changes the arguments of one call").hint("approve them one by one"));
+    }
     let mut inbox = opened(environment)?;
     let waiting = typed.iter().map(|typed| found(&mut inbox, typed)).collect::<Result<Vec<_>, _>>()?;
     let runs: BTreeSet<RunId> = waiting.iter().map(|waiting| waiting.run).collect();
@@ -121,7 +124,10 @@ fn answer(environment: &Environment, typed: &[String], decision: Decision, go: b
         let aside = inbox.answer(waiting, &answer, &environment.user()).map_err(|error| unanswered(waiting, error))?;
         for path in aside {
             let path = path.display().to_string();
-            console::complain(&format!("note: an answer that was not written by you was set aside: {}\n", visible(&path)));
+            console::complain(&format!(
+                "note: an answer that was not written by you was set aside: {}\n",
+                visible(&path)
+            ));
         }
         console::complain(&format!("{said}: {}\n", waiting.name()));
     }
@@ -172,9 +178,7 @@ fn unfound(error: InboxError) -> Failure {
     let failure = Failure::usage(visible(&error.to_string()));
     match error {
         InboxError::Answered { answer, id } => answered(&id, &answer),
-        InboxError::Ambiguous { names, .. } => {
-            failure.hint(format!("name one with its run: {}", names.join(", ")))
-        }
+        InboxError::Ambiguous { names, .. } => failure.hint(format!("name one with its run: {}", names.join(", "))),
         InboxError::NotAnId(_) => failure.hint(format!("type the first 12 digits of its id, or RUN/ID; {LIST}")),
         InboxError::NotOpen(_) => failure.hint(LIST),
         InboxError::Run(FindError::Ambiguous { candidates, .. }) => {
@@ -237,7 +241,8 @@ fn table(open: &[WaitingQuestion], now: u64, heading: Heading) -> String {
         Heading::Hidden => String::new(),
     };
     for WaitingQuestion { run, project, asked_at, question, .. } in open {
-        let name = Path::new(project).file_name().map_or_else(|| project.clone(), |name| name.to_string_lossy().into_owned());
+        let name =
+            Path::new(project).file_name().map_or_else(|| project.clone(), |name| name.to_string_lossy().into_owned());
         let agent = question.path.last().map(|agent| format!("{agent} › ")).unwrap_or_default();
         let call = fit(&format!("{agent}{}", question.tool), CALL);
         let asked = ago(now.saturating_sub(*asked_at));
@@ -270,7 +275,9 @@ mod tests {
     #[test]
     fn a_time_fits_into_its_column() {
         let times = [(0, "0 s ago"), (59_999, "59 s ago"), (60_000, "1 min ago"), (3_600_000, "1 h ago")];
-        for (milliseconds, expected) in times.into_iter().chain([(172_800_000, "2 d ago"), (u64::MAX / 1_000_000, "213503 d ago")]) {
+        for (milliseconds, expected) in
+            times.into_iter().chain([(172_800_000, "2 d ago"), (u64::MAX / 1_000_000, "213503 d ago")])
+        {
             assert_eq!(ago(milliseconds), expected);
         }
     }

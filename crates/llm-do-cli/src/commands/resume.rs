@@ -128,7 +128,8 @@ fn go_on(
     let is_chat = matches!(talk, PriorTalk::Chat(_));
     let is_forgiven = is_forced || is_chat;
     let compare = |now: &Fingerprint| unchanged(&files.changes(now), is_forgiven);
-    let surveyed = Project::load_from(&plan.launch.project, &plan.launch.directory).map(|project| project.fingerprint());
+    let surveyed =
+        Project::load_from(&plan.launch.project, &plan.launch.directory).map(|project| project.fingerprint());
     let has_changed = surveyed.is_ok_and(|now| !files.changes(&now).is_empty());
     let talk = match talk {
         PriorTalk::Chat(_) if has_changed && !is_forced => PriorTalk::Chat(CutTurn::Changed),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{
-    AgentSpending, CallEnd, CallKind, CallOutput, Event, EventKind, Recorder, Refusal, ToolReturn, TraceCall, UsageReport,
+    AgentSpending, CallEnd, CallKind, CallOutput, Event, EventKind, Recorder, Refusal, ToolReturn, TraceCall,
+    UsageReport,
 };
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
