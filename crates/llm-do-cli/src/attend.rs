@@ -226,7 +226,11 @@ impl LinkedRun {
 fn begun(linked: &LinkedLaunch, recording: &Recording, input: Option<Input>) -> Result<Record, Failure> {
     let header = || RunHeader::begin(&linked.launch, linked.files.clone(), input).map(Box::new);
     Ok(match recording {
-        Recording::Keep(plan) => Record::Keep(plan.clone(), header()?),
+        Recording::Keep(plan) => {
+            let mut header = header()?;
+            header.once = plan.once.as_ref().and_then(|_| header.said());
+            Record::Keep(plan.clone(), header)
+        }
         Recording::Journal(file, kind) => Record::File(file.clone(), *kind, header()?),
         Recording::Nothing | Recording::Replay(..) => Record::Ephemeral,
     })

@@ -190,6 +190,7 @@ impl From<LaunchError> for Failure {
                 Self::Project { report: report.worded(remedy::WORDING), colour: Colour::Plain }
             }
             LaunchError::Untrusted(_) => Self::refused(error.fact()),
+            LaunchError::Taken(_) => Self::usage(error.fact()),
             LaunchError::Failed { fact, remedy, kind } => {
                 let code = match kind {
                     FailureKind::Usage => USAGE,

@@ -205,6 +205,7 @@ fn recording(args: &RunArgs, config: &Config) -> Recording {
         label: args.label.clone(),
         durability: if args.durable { Durability::Synced } else { config.runs.durability() },
         need: if is_required { KeepNeed::Required } else { KeepNeed::Wanted },
+        once: args.once.clone(),
     })
 }
 

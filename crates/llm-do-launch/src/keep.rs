@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::events::AgentSpending;
+use llm_do::messages::Usage;
 use llm_do::program::Entry;
 use llm_do::records::{
     Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RunIdentity, RunKind, WriteFailure,
@@ -17,7 +18,7 @@ use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
-use llm_do::store::run::RunStore;
+use llm_do::store::run::{OnceClaim, Removal, RunStore};
 use llm_do::toolsets::Ending;
 use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime};
 
@@ -33,6 +34,8 @@ pub struct KeepPlan {
     pub label: Option<String>,
     pub durability: Durability,
     pub need: KeepNeed,
+    /// Only one run of the project has this key.
+    pub once: Option<String>,
 }
 
 /// What becomes of a run that cannot be kept.
@@ -213,7 +216,8 @@ impl RunKeeper {
         };
         match Self::begun(settings, store, plan, subject, header) {
             Ok(record) => Ok(Some(record)),
-            Err(reason) => unkept(reason),
+            Err(KeepError::Taken(id)) => Err(LaunchError::Taken(id)),
+            Err(KeepError::Unkept(reason)) => unkept(reason),
         }
     }
 
@@ -223,8 +227,9 @@ impl RunKeeper {
         plan: &KeepPlan,
         subject: RunSubject,
         mut header: RunHeader,
-    ) -> Result<RunRecord, String> {
-        let id = store.create().map_err(|error| format!("{}: {error}", store.layout().runs().display()))?;
+    ) -> Result<RunRecord, KeepError> {
+        let unmade = |error| KeepError::Unkept(format!("{}: {error}", store.layout().runs().display()));
+        let id = store.create().map_err(unmade)?;
         header.run = id.to_string();
         header.flags.durable = plan.durability == Durability::Synced;
         let identity =
@@ -239,12 +244,18 @@ impl RunKeeper {
             Err(error) => {
                 // What was made of it is of no use.
                 let _ = std::fs::remove_dir_all(store.layout().run(&id));
-                return Err(error.to_string());
+                return Err(KeepError::Unkept(error.to_string()));
             }
         };
-        let keeper =
-            Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
-        keeper.list(RunState::Running, None, None);
+        if let Some(key) = &plan.once
+            && let OnceClaim::Lost(first) = store.claim_once(&subject.project, key, &id).map_err(unmade)?
+        {
+            drop(journal);
+            let _ = store.remove(&id, Removal::Forced);
+            return Err(KeepError::Taken(first));
+        }
+        let keeper = Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
+        keeper.list(RunState::Running, None, Usage::default());
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
         let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));
         Ok(RunRecord { engine: journal, resumed, run, file: Some(file), keeper, restores: false })
@@ -283,7 +294,10 @@ impl RunKeeper {
         let today = today();
         let lines = self.store.costs().read(None).unwrap_or_default();
         self.earlier = lines.into_iter().filter(|line| line.run == self.id && line.day != today).collect();
-        self.list(RunState::Running, None, None);
+        let before = self.store.index().read().ok();
+        let before = before.as_ref().and_then(|text| text.line_of(&self.id));
+        let usage = before.map(|line| Usage { cost_usd: line.cost, requests: line.requests, ..Usage::default() });
+        self.list(RunState::Running, None, usage.unwrap_or_default());
         self
     }
 
@@ -315,7 +329,7 @@ impl RunKeeper {
             let _ = kept.journal.end(state, reason.name()).await;
         }
         let waits = last.err().and_then(waits_for);
-        self.list(reason.state(), waits, Some(runtime));
+        self.list(reason.state(), waits, runtime.usage().total);
         self.count(runtime);
         if let Some(kept) = &self.kept {
             let _ = retention::sweep(&self.store, kept.rule, now(), LONGEST_SWEEP);
@@ -323,9 +337,8 @@ impl RunKeeper {
     }
 
     /// A line in the list of runs. It is a cache, so one that cannot be written is made up for later.
-    fn list(&self, state: RunState, waits: Option<String>, runtime: Option<&Runtime>) {
+    fn list(&self, state: RunState, waits: Option<String>, usage: Usage) {
         let Some(KeptJournal { kind, label, .. }) = &self.kept else { return };
-        let usage = runtime.map(|runtime| runtime.usage().total).unwrap_or_default();
         let line = IndexLine {
             id: self.id,
             at: now(),
@@ -373,6 +386,14 @@ impl RunKeeper {
     pub fn is_cancelled(&self) -> bool {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) == Some(EndReason::Cancelled)
     }
+}
+
+/// Why a run has no record.
+enum KeepError {
+    /// For this reason it cannot be kept.
+    Unkept(String),
+    /// Another run has its key.
+    Taken(RunId),
 }
 
 /// How the journal of a kept run is written.

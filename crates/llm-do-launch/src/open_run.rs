@@ -33,6 +33,9 @@ impl RunPlace {
         match store.find(typed) {
             Ok(id) => Ok(Self::Store(store, id)),
             Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => Ok(Self::File(word.to_owned())),
+            Err(FindError::Unknown(typed)) => {
+                Err(LaunchError::usage(format!("there is no run `{typed}`, and no such file")).hint(Remedy::ListRuns))
+            }
             Err(error) => Err(not_found(&error)),
         }
     }

@@ -12,7 +12,7 @@ use llm_do::records::{
 use llm_do::remedy::Remedy;
 use llm_do::runs::UnknownPrices;
 use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, WorkingDirectory, records};
+use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, RawJson, WorkingDirectory, records};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +40,9 @@ pub struct RunHeader {
     /// What was said. The turns of a conversation are in its record, and it has none of its own.
     #[serde(default)]
     pub input: Option<Input>,
+    /// The digest of what was said and to which agent, if only one run may have its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<String>,
 }
 
 /// What was decided about a run, as far as one that goes on later inherits it.
@@ -200,7 +203,13 @@ impl RunHeader {
             return Err(LaunchError::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
                 .hint(Remedy::RunElsewhere));
         }
-        Ok(Self { run: run_id(), project, directory, flags, files, input })
+        Ok(Self { run: run_id(), project, directory, flags, files, input, once: None })
+    }
+
+    /// A digest of what was said and to which entry: runs with one key have the same.
+    pub fn said(&self) -> Option<String> {
+        let input = RawJson::of(self.input.as_ref()?);
+        Some(records::digest([self.flags.agent.as_deref().unwrap_or_default(), input.get()]))
     }
 
     /// Where the run was started, and works when it goes on.

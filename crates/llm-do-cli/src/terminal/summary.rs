@@ -84,10 +84,12 @@ mod tests {
             (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
         ];
         for (milliseconds, usage, expected) in cases {
-            assert_eq!(line(Duration::from_millis(milliseconds), &usage), expected);
+            assert_eq!(line(Duration::from_millis(milliseconds), &usage, None), expected);
         }
         let cut = Usage { unanswered: 1, estimated: 1, ..usage(2, 12, 3, Some(0.25)) };
         let expected = "0.0 s · 2 requests, 1 unanswered · 12 tokens in, 3 out · about $0.25\n";
-        assert_eq!(line(Duration::ZERO, &cut), expected);
+        assert_eq!(line(Duration::ZERO, &cut, None), expected);
+        let named = format!("{} · 06gy3k9x7wqe4t2m\n", expected.trim_end());
+        assert_eq!(line(Duration::ZERO, &cut, Some("06gy3k9x7wqe4t2m")), named);
     }
 }
