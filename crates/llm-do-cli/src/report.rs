@@ -261,7 +261,11 @@ pub fn failure(error: RunError, stopped: Option<StopReason>, resumption: Option<
         Some(stopped) => stopped.failure(),
     };
     match resumption {
-        Some(run) => failure.hint(format!("`{}` goes on where it stopped", resume::command(run))),
+        Some(run) => {
+            let (_, hint) = failure.words();
+            let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
+            failure.hint(format!("{hint}`{}` goes on where it stopped", resume::command(run)))
+        }
         None => failure,
     }
 }

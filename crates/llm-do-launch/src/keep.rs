@@ -254,7 +254,8 @@ impl RunKeeper {
             let _ = store.remove(&id, Removal::Forced);
             return Err(KeepError::Taken(first));
         }
-        let keeper = Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
+        let keeper =
+            Self::of_journal(settings, store, id, subject, Arc::clone(&journal), plan.kind, plan.label.clone());
         keeper.list(RunState::Running, None, Usage::default());
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
         let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepPlan, RunKeeper, RunSubject};
-use crate::notify::Notifier;
+use crate::notify::{AnswerWording, Notifier};
 use crate::python::PythonPlan;
 use crate::record::{RunHeader, RunRecord};
 use crate::rehearsal::RehearsedRequest;
@@ -402,7 +402,7 @@ pub struct ReadyRun {
     record: Option<RunRecord>,
     run: String,
     keeper: Option<Arc<RunKeeper>>,
-    notifier: Option<Arc<Notifier>>,
+    notifier: Option<Notifier>,
 }
 
 /// What names a run that can be resumed.
@@ -424,6 +424,8 @@ pub struct ListenPlan {
     pub pace: Option<Arc<dyn SessionPace>>,
     /// Whoever keeps the messages.
     pub log: Option<Arc<dyn MessageLog>>,
+    /// How a question is answered from elsewhere, in the words of the front end.
+    pub answering: Option<AnswerWording>,
 }
 
 impl ReadyRun {
@@ -457,7 +459,8 @@ impl ReadyRun {
             Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
-        let ListenPlan { report, caller, pace, .. } = listen;
+        let ListenPlan { report, caller, pace, answering, .. } = listen;
+        let notifier = notifier.map(|notifier| Arc::new(notifier.worded(answering)));
         Session::start(SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores })
     }
 }

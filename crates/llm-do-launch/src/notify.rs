@@ -73,6 +73,9 @@ const LARGEST: usize = 64 << 10;
 /// In bytes of each other text in it.
 const LARGEST_TEXT: usize = 4 << 10;
 
+/// The command that approves the question with this name, in the words of a front end.
+pub type AnswerWording = fn(&str) -> String;
+
 /// Tells of the questions of one run.
 pub struct Notifier {
     way: NotifyWay,
@@ -81,6 +84,7 @@ pub struct Notifier {
     project: String,
     redactor: Redactor,
     notes: Notes,
+    wording: Option<AnswerWording>,
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -91,7 +95,7 @@ enum NotifyWay {
 
 impl Notifier {
     /// Whoever the user wants to be told of this run's questions.
-    pub fn of(settings: &Settings, run: &str, project: &str) -> Result<Option<Arc<Self>>, LaunchError> {
+    pub fn of(settings: &Settings, run: &str, project: &str) -> Result<Option<Self>, LaunchError> {
         let Some(config) = &settings.config.notify else { return Ok(None) };
         let way = match (&config.command, &config.url) {
             (Some(command), _) => NotifyWay::Command(command.clone()),
@@ -113,7 +117,13 @@ impl Notifier {
         };
         let (content, redactor) = (config.content, settings.variables.redactor.clone());
         let (run, project, notes) = (run.to_owned(), project.to_owned(), Arc::clone(&settings.notes));
-        Ok(Some(Arc::new(Self { way, content, run, project, redactor, notes, told: Mutex::default() })))
+        Ok(Some(Self { way, content, run, project, redactor, notes, wording: None, told: Mutex::default() }))
+    }
+
+    /// The same with the words of a front end.
+    #[must_use]
+    pub fn worded(self, wording: Option<AnswerWording>) -> Self {
+        Self { wording, ..self }
     }
 
     /// A front end has been asked: if it does not answer, others are told.
@@ -171,7 +181,8 @@ impl Notifier {
     /// What is told, in one line.
     fn object(&self, question: &PendingQuestion) -> String {
         let clean = |text: &str| bounded(&self.redactor.redacted(text.to_owned()), LARGEST_TEXT);
-        let answer = format!("llm-do inbox approve {}/{}", self.run, short_id(&question.id));
+        let name = format!("{}/{}", self.run, short_id(&question.id));
+        let answer = self.wording.map_or_else(|| name.clone(), |wording| wording(&name));
         if !self.content {
             return json!({"run": self.run, "tool": clean(&question.tool), "answer": answer}).to_string();
         }
@@ -231,7 +242,8 @@ mod tests {
     fn notifier(content: bool, notes: Notes, way: NotifyWay) -> Arc<Notifier> {
         let (run, project) = ("06gy3k9x7wqe4t2m".to_owned(), "/p/refund".to_owned());
         let redactor = Redactor::of(["sk-0123456789abc"]);
-        Arc::new(Notifier { way, content, run, project, redactor, notes, told: Mutex::default() })
+        let wording: Option<AnswerWording> = Some(|name| format!("approve {name}"));
+        Arc::new(Notifier { way, content, run, project, redactor, notes, wording, told: Mutex::default() })
     }
 
     fn question(arguments: &str) -> PendingQuestion {
@@ -255,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_bounded_and_without_keys() {
-        let answer = "llm-do inbox approve 06gy3k9x7wqe4t2m/48877392a3eb";
+        let answer = "approve 06gy3k9x7wqe4t2m/48877392a3eb";
         assert_eq!(
             told(true, &question("{\"path\": \"sk-0123456789abc.md\"}")),
             json!({

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use llm_do::records::RunKind;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::ApprovalMode;
 use llm_do::project::create::WorkerDefaults;
+use llm_do::records::RunKind;
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError};
 use llm_do::tools::fence::FenceConfig;

@@ -21,7 +21,7 @@ pub use capture::{EventLog, Renaming, StepOrigin};
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
-pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, WholeKind, brief};
+pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, brief};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub struct Event {
 
 impl EventKind {
     /// What a request took, of the events that tell that.
-    pub fn usage(&self) -> Option<&Usage> {
+    pub(crate) fn usage(&self) -> Option<&Usage> {
         match self {
             Self::RequestFinished { usage, .. } | Self::RequestFailed { usage, .. } => Some(usage),
             _ => None,
@@ -317,29 +317,29 @@ impl Events {
 
     /// What children print, and what tools say of their calls, is told without these keys.
     #[must_use]
-    pub fn redacted_by(self, redactor: Redactor) -> Self {
+    pub(crate) fn redacted_by(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
 
     /// The keys that nobody is told.
-    pub fn redactor(&self) -> &Redactor {
+    pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
     /// The same handle, whose facts this recorder hears too.
     #[must_use]
-    pub fn recorded_by(self, recorder: Arc<dyn Recorder>) -> Self {
+    pub(crate) fn recorded_by(self, recorder: Arc<dyn Recorder>) -> Self {
         Self { recorder: Some(recorder), ..self }
     }
 
     /// The same handle, whose messages this log keeps.
     #[must_use]
-    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+    pub(crate) fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
         Self { log: Some(log), ..self }
     }
 
     /// Keeps a message, if somebody keeps them.
-    pub fn log(&self, message: &Message) {
+    pub(crate) fn log(&self, message: &Message) {
         if let Some(log) = &self.log {
             log.log(&LoggedMessage { agent: &self.agent, depth: self.depth, call: self.call, message });
         }
@@ -347,59 +347,59 @@ impl Events {
 
     /// A handle to the same run that sends its events as those of one call of an agent.
     #[must_use]
-    pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
+    pub(crate) fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
         Self { agent: Arc::clone(agent), depth, call, ..self.clone() }
     }
 
     /// An id for one more call of an agent, from 1.
-    pub fn new_call(&self) -> u64 {
+    pub(crate) fn new_call(&self) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The first of so many ranks, for calls in their order.
-    pub fn ranks(&self, count: usize) -> u64 {
+    pub(crate) fn ranks(&self, count: usize) -> u64 {
         self.ranks.fetch_add(count as u64, Ordering::Relaxed) + 1
     }
 
     /// The same handle, for a call of this rank.
     #[must_use]
-    pub fn ranked(&self, rank: u64) -> Self {
+    pub(crate) fn ranked(&self, rank: u64) -> Self {
         Self { rank, ..self.clone() }
     }
 
     /// The same handle; what is told through it, or through those made from it, is also kept for the record of the step at
     /// this key.
     #[must_use]
-    pub fn overheard(&self, key: &str, part: LogPart) -> Self {
+    pub(crate) fn overheard(&self, key: &str, part: LogPart) -> Self {
         Self { ear: Some(EventCapture::within(self.ear.clone(), key.to_owned(), part)), ..self.clone() }
     }
 
     /// The step whose events are kept by this handle.
-    pub fn origin(&self) -> Option<&Arc<StepOrigin>> {
+    pub(crate) fn origin(&self) -> Option<&Arc<StepOrigin>> {
         self.ear.as_ref().map(|ear| ear.origin())
     }
 
     /// What was kept since [`Events::overheard`], as it stands in the record of the step, whose value says how events follow
     /// from it. What is told through this handle from now on belongs to whatever is around the step.
-    pub fn told(&self, derivation: impl Fn(&Event) -> Option<Derivation>) -> ToldLog {
+    pub(crate) fn told(&self, derivation: impl Fn(&Event) -> Option<Derivation>) -> ToldLog {
         let own = Teller(Arc::clone(&self.agent), self.depth, self.call, self.rank);
         self.ear.as_ref().map(|ear| ear.closed(own, derivation)).unwrap_or_default()
     }
 
     /// The last text of a recorded reply that was kept since [`Events::overheard`], with the key of its request from the
     /// step whose events these are.
-    pub fn last_text<T>(&self, read: impl FnOnce(&str, &str) -> T) -> Option<T> {
+    pub(crate) fn last_text<T>(&self, read: impl FnOnce(&str, &str) -> T) -> Option<T> {
         self.ear.as_ref()?.last_text(read)
     }
 
     /// What was kept since [`Events::overheard`], whole.
-    pub fn heard(&self) -> EventLog {
+    pub(crate) fn heard(&self) -> EventLog {
         EventLog { call: self.call, events: self.ear.as_ref().map(|ear| ear.events()).unwrap_or_default() }
     }
 
     /// Tells everybody what was told in another process: this call stands for the one that told it, and the calls
     /// beneath it get ids of this run. Returns how what was recorded became what is told.
-    pub fn replay(&self, told: EventLog) -> Renaming {
+    pub(crate) fn replay(&self, told: EventLog) -> Renaming {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
         let recorded_rank = told.events.iter().find(|event| event.call == told.call).map(|event| event.rank);
         let told = told.renamed(Some(self.rank), |id| *ids.entry(id).or_insert_with(|| self.new_call()));
@@ -411,7 +411,7 @@ impl Events {
     }
 
     /// How deep the call is whose events these are.
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
@@ -426,12 +426,12 @@ impl Events {
     }
 
     /// Whether anybody wants to hear pieces of streams.
-    pub fn hears_deltas(&self) -> bool {
+    pub(crate) fn hears_deltas(&self) -> bool {
         self.hearing == Listen::Everything && self.is_heard()
     }
 
     /// Tells a fact to everybody.
-    pub fn send(&self, kind: impl FnOnce() -> EventKind) {
+    pub(crate) fn send(&self, kind: impl FnOnce() -> EventKind) {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
             self.tell(self.event(self.without_keys(kind())), None);
         }
@@ -439,7 +439,7 @@ impl Events {
 
     /// Tells a fact that follows from the record of a step: a journal stores no more of it than that. `kind` is what
     /// follows, before any key is taken out of it.
-    pub fn send_of(
+    pub(crate) fn send_of(
         &self,
         origin: Option<&Arc<StepOrigin>>,
         derivation: impl FnOnce() -> Derivation,

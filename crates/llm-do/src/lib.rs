@@ -242,7 +242,7 @@ pub mod records {
         EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time,
     };
     pub use crate::journal::run_id::{is_run_id, run_id};
-    pub use crate::journal::{Prior, Step, StepKind, Stop};
+    pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};
 }
 

@@ -235,6 +235,7 @@ pub enum ReplyPart {
 pub struct TextPart {
     /// The words.
     pub text: String,
+    /// What goes back to the same provider, unmodified.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub private: Option<RawJson>,
 }

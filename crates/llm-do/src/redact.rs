@@ -29,15 +29,15 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// One that knows these keys; those shorter than [`SHORTEST`] are left out, since they are words of a text as
-    /// well.
-    pub fn of<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+    /// One that knows these keys.
+    #[cfg(test)]
+    pub(crate) fn of<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let redactor = Self::default();
         values.into_iter().for_each(|value| redactor.learn(value));
         redactor
     }
 
-    /// One more key.
+    /// One more key. One that is shorter than [`SHORTEST`] is left out, since it is a word of a text as well.
     pub fn learn(&self, value: &str) {
         let value = value.trim();
         if value.len() < SHORTEST {

@@ -388,6 +388,11 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::Cancelled { .. }
         | RunError::Ended(Ending::Unauthenticated { .. }) => {
             let failure = Failure::from(error);
+            // What failed would most likely fail again; the summary names the run.
+            let is_named = matches!(run, Resumption::Run(_)) && !matches!(failure.code(), 4 | 5 | 124..);
+            if is_named {
+                return failure;
+            }
             let (_, hint) = failure.words();
             let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
             return failure.hint(format!("{hint}{resume}` goes on where it stopped"));

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    llm_do::tools::fence::keep::kept(std::env::args_os()).unwrap_or(ExitCode::FAILURE)
+    llm_do::fence::kept(std::env::args_os()).unwrap_or(ExitCode::FAILURE)
 }

@@ -18,11 +18,6 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Whether nothing was told during the step.
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
     /// The same with other ids of calls: `renumbered` gives the new one of each. The events of the call itself, and the
     /// beginnings of those that it made, get the rank; those of the calls beneath count only among themselves.
     #[must_use]

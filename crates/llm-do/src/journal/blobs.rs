@@ -34,7 +34,11 @@ impl Blobs {
         if place.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64) {
             return Ok(());
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        // Only the directory itself: a run that was removed meanwhile stays removed.
+        match DirBuilder::new().mode(0o700).create(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         let beside = Beside::of_path(&place, 0o600)?;
         beside.file().write_all(bytes)?;
         if durability == Durability::Synced {
@@ -64,7 +68,50 @@ impl Blobs {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    #[test]
+    fn a_removed_run_gets_no_values_and_what_lies_in_the_place_of_one_is_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let digest = of_bytes(b"value");
+        let gone = home.path().join("gone");
+        assert!(Blobs::at(gone.join("blobs")).keep(&digest, b"value", Durability::Written).is_err() && !gone.exists());
+        let blobs = Blobs::at(home.path().join("blobs"));
+        blobs.keep(&digest, b"value", Durability::Written).unwrap();
+        let place = home.path().join("blobs").join(&digest);
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&home.path().join("blobs")), mode(&place)), (0o700, 0o600));
+        for short in ["", "valu", "values"] {
+            std::fs::write(&place, short).unwrap();
+            assert!(blobs.get(&digest).is_err(), "{short}");
+            blobs.keep(&digest, b"value", Durability::Written).unwrap();
+            assert_eq!(blobs.get(&digest).unwrap(), b"value", "{short}");
+        }
+        std::fs::remove_file(&place).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &place, 0o600.into()).unwrap();
+        assert!(blobs.get(&digest).is_err(), "a FIFO is not waited for");
+        blobs.keep(&digest, b"value", Durability::Written).unwrap();
+        assert_eq!(blobs.get(&digest).unwrap(), b"value");
+    }
+
+    #[test]
+    fn many_may_keep_one_value_at_once() {
+        let home = tempfile::tempdir().unwrap();
+        let blobs = Blobs::at(home.path().join("blobs"));
+        let value = vec![7; 1 << 17];
+        let digest = of_bytes(&value);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    blobs.keep(&digest, &value, Durability::Written).unwrap();
+                    assert_eq!(blobs.get(&digest).unwrap(), value);
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(home.path().join("blobs")).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_value_is_found_by_what_it_holds_and_not_if_it_has_changed() {

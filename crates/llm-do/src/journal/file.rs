@@ -117,6 +117,7 @@ pub struct JournalSettings {
     pub by: Option<String>,
     /// Who signs. Without a key it counts as a stranger's later.
     pub key: Option<StateKey>,
+    /// When a line counts.
     pub durability: Durability,
     /// Where values are kept that are too large for a line; without it they are written into the file all the same.
     pub blobs: Option<Blobs>,
@@ -127,6 +128,7 @@ pub struct JournalSettings {
 /// What a journal begins with.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// What the run is.
     pub identity: RunIdentity,
     /// What resuming needs to know.
     pub header: RawJson,
@@ -207,7 +209,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub(crate) fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
@@ -224,7 +226,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub(crate) fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
         let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);

@@ -161,7 +161,7 @@ pub enum StepKind {
 
 impl StepKind {
     /// Whether its result makes what stands beneath it irrelevant.
-    pub fn is_call(self) -> bool {
+    pub(crate) fn is_call(self) -> bool {
         match self {
             Self::Tool | Self::Code | Self::Call => true,
             Self::Model | Self::Ask | Self::Decide => false,
@@ -169,7 +169,7 @@ impl StepKind {
     }
 
     /// As a person would call it.
-    pub fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Model => "model request",
             Self::Tool | Self::Code => "tool call",

@@ -80,6 +80,7 @@ pub struct RunIdentity {
     /// A name that whoever started it gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// What sort of run it is.
     #[serde(default)]
     pub kind: RunKind,
     /// The run whose records it began with, and the first step that was not taken over from there.
@@ -96,18 +97,18 @@ pub struct ForkOrigin {
     pub at: String,
 }
 
-/// What sort of run it is.
+/// What was begun. As JSON its name in small letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// One turn.
+    /// One input, one answer.
     #[default]
     Run,
     /// Many turns with a person.
     Chat,
     /// Many turns with a program.
     Scope,
-    /// Of a newer program: it is shown, and whoever goes on with it must know it.
+    /// A kind that only a newer program knows. It is listed; this program cannot go on with it.
     #[serde(other)]
     Other,
 }
@@ -115,6 +116,7 @@ pub enum RunKind {
 /// How a run was left by the process that ran it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnd {
+    /// What is left to do.
     pub state: EndState,
     /// Why, in a few words; empty if there is nothing to say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -246,6 +248,7 @@ pub enum StepProgress {
 pub struct JournalContents {
     /// What the program that began the run wrote for those who resume it.
     pub header: RawJson,
+    /// Which run it is.
     pub identity: RunIdentity,
     /// What requests were made of, by name: of each request a list of its parts, and the parts.
     pub parts: BTreeMap<String, RawJson>,
@@ -383,18 +386,23 @@ fn fetch(res: &mut Option<RawJson>, blob: Option<&String>, values: ValueLookup<'
 
 impl JournalContents {
     /// Reads committed lines that we wrote; with them the mac of the last one. All values are inside of the lines.
-    pub fn read(lines: &[u8], key: Option<&StateKey>) -> Result<(Self, LineMac), Damage> {
+    #[cfg(test)]
+    pub(crate) fn read(lines: &[u8], key: Option<&StateKey>) -> Result<(Self, LineMac), Damage> {
         Self::read_with(lines, key, &no_values)
     }
 
-    /// The same of a journal some of whose values are kept elsewhere.
-    pub fn read_with(lines: &[u8], key: Option<&StateKey>, values: ValueLookup<'_>) -> Result<(Self, LineMac), Damage> {
+    /// Reads committed lines that we wrote; with them the mac of the last one. Some values may be kept elsewhere.
+    pub(crate) fn read_with(
+        lines: &[u8],
+        key: Option<&StateKey>,
+        values: ValueLookup<'_>,
+    ) -> Result<(Self, LineMac), Damage> {
         let last = verified(lines, key)?;
         Ok((Self::of(parsed(lines, &[VERSION], values)?)?, last))
     }
 
     /// What lines say together.
-    pub fn of(lines: ParsedLines) -> Result<Self, Damage> {
+    pub(crate) fn of(lines: ParsedLines) -> Result<Self, Damage> {
         let ParsedLines { header, parts, steps, ended } = lines;
         let RunLine { run, res, at: begun_at, by: begun_by, .. } = header;
         let (header, identity) = (res.ok_or(Damage::NotAJournal)?, run.unwrap_or_default());
@@ -448,7 +456,7 @@ impl JournalContents {
     }
 
     /// What steps without a result had told of their costs, by their keys.
-    pub fn lost(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+    pub(crate) fn lost(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.lost.iter().map(|(key, told)| (key.as_str(), told))
     }
 
@@ -458,18 +466,18 @@ impl JournalContents {
     }
 
     /// The records above a key, the outermost first.
-    pub fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> {
+    pub(crate) fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> {
         let places = memchr::memchr_iter(b'/', key.as_bytes()).map(|end| &key[..end]);
         places.filter_map(|place| Some((place, self.records.get(place)?)))
     }
 
     /// The records beneath a key, all levels.
-    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
+    pub(crate) fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
         beneath(&self.records, key)
     }
 
     /// The result of a step that is done, which may name what stands in the records beneath it.
-    pub fn done(&self, key: &str) -> Option<&RawJson> {
+    pub(crate) fn done(&self, key: &str) -> Option<&RawJson> {
         match &self.records.get(key)?.known {
             StepProgress::Done(result) => Some(result),
             StepProgress::Started(_) | StepProgress::Asked(_) => None,
@@ -478,7 +486,7 @@ impl JournalContents {
 
     /// Whether it stands beneath a call that is done, and so decides nothing any more. What stands beneath a model
     /// request are the calls that the reply asks for.
-    pub fn is_settled(&self, key: &str) -> bool {
+    pub(crate) fn is_settled(&self, key: &str) -> bool {
         self.above(key).any(|(_, record)| record.kind.is_call() && matches!(record.known, StepProgress::Done(_)))
     }
 
@@ -508,13 +516,13 @@ impl JournalContents {
 
     /// The same without the questions that wait: they are asked anew.
     #[must_use]
-    pub fn without_questions(mut self) -> Self {
+    pub(crate) fn without_questions(mut self) -> Self {
         self.records.retain(|_, record| record.kind != StepKind::Ask);
         self
     }
 
     /// Every step by its key.
-    pub fn into_records(self) -> BTreeMap<String, JournalEntry> {
+    pub(crate) fn into_records(self) -> BTreeMap<String, JournalEntry> {
         self.records
     }
 }

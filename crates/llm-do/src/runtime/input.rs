@@ -74,8 +74,15 @@ pub enum InputError {
     /// A file cannot be given to the agent.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
+    /// The messages that it should go on with are none of this agent.
     #[error("agent `{agent}` cannot go on with the history that was given: {reason}")]
-    History { agent: String, reason: String },
+    History {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// There are messages to go on with, but no conversation.
     #[error("the entry is a function, which has no history to go on with")]
     NoHistory,
 }
@@ -85,7 +92,7 @@ const NO_INPUT: &str = "(no input)";
 
 impl Input {
     /// The input as events show it: text as text, attachments by their names, an object as itself.
-    pub fn to_json(&self) -> RawJson {
+    pub(crate) fn to_json(&self) -> RawJson {
         match self {
             Self::Text(text) => RawJson::of(text),
             Self::Parts(parts) => RawJson::of(&Content::shown(parts)),
@@ -94,7 +101,7 @@ impl Input {
     }
 
     /// The user message for an agent. Attachments that the input names are relative to the project root.
-    pub async fn into_message(
+    pub(crate) async fn into_message(
         self,
         agent: &AgentSpec,
         premises: AttachmentScope<'_>,

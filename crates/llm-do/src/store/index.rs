@@ -535,7 +535,7 @@ mod tests {
             "\n\n{}\n".to_owned(),
             format!("{{\"id\":\"{id}\"}}\n"),
             format!(
-                "{{\"id\":\"{id}\",\"at\":1,\"kind\":\"later\",\"project\":\"\",\"entry\":\"\",\"state\":\"done\"}}\n"
+                "{{\"id\":\"{id}\",\"at\":1,\"kind\":\"run\",\"project\":\"\",\"entry\":\"\",\"state\":\"later\"}}\n"
             ),
             format!("{{\"id\":\"{id}\",\"at\":"),
         ];
@@ -547,6 +547,19 @@ mod tests {
         assert!(index.read().unwrap().is_behind(), "it ends in the middle of a line");
         index.append(&line(2, RunState::Done)).unwrap();
         assert_eq!(numbers(&index.read().unwrap()), [2, 1], "half a line spoils no other");
+    }
+
+    #[test]
+    fn a_run_of_a_kind_that_only_a_newer_program_knows_is_listed() {
+        let state = tempfile::tempdir().unwrap();
+        let layout = layout(state.path(), [1]);
+        let index = RunIndex::of(&layout);
+        index.append(&line(1, RunState::Done)).unwrap();
+        let newer = serde_json::to_string(&line(2, RunState::Done)).unwrap();
+        let newer = newer.replace("\"kind\":\"run\"", "\"kind\":\"later\"") + "\n";
+        (&files::open_lines(&layout.index()).unwrap()).write_all(newer.as_bytes()).unwrap();
+        let kinds: Vec<RunKind> = index.read().unwrap().newest().map(|line| line.kind).collect();
+        assert_eq!(kinds, [RunKind::Other, RunKind::Run]);
     }
 
     #[test]

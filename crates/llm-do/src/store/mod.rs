@@ -5,7 +5,6 @@
 //! file, and counts only if it can be understood.
 
 pub mod answers;
-pub mod blobs;
 pub mod costs;
 pub mod desk;
 mod files;

@@ -6,11 +6,11 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use super::answers::AnswerFiles;
-use super::blobs::BlobFiles;
 use super::costs::CostFiles;
 use super::files;
 use super::index::{IndexLine, RunIndex, RunState};
 use super::layout::{HexDigest, PrefixError, RunId, RunIdPrefix, StoreLayout, once_digest};
+use crate::journal::blobs::Blobs;
 use crate::journal::mac::StateKey;
 
 /// All runs that are kept in a state directory.
@@ -106,8 +106,8 @@ impl RunStore {
     }
 
     /// The large values of a run.
-    pub fn blobs(&self, id: &RunId) -> BlobFiles {
-        BlobFiles::of(&self.layout, id)
+    pub fn blobs(&self, id: &RunId) -> Blobs {
+        Blobs::at(self.layout.blobs(id))
     }
 
     /// The answers to a run's questions.
@@ -342,6 +342,7 @@ mod tests {
     use super::super::index::RunKind;
     use super::super::race;
     use super::*;
+    use crate::journal::file::Durability;
 
     fn store(state: &Path) -> RunStore {
         RunStore::new(StoreLayout::new(state), None)
@@ -490,7 +491,8 @@ mod tests {
         let (id, journal) = started(&store);
         store.index().append(&listed(id, RunState::Running)).unwrap();
         assert_eq!(store.claim_once(project.path(), "k", &id).unwrap(), OnceClaim::Won);
-        store.blobs(&id).write(b"large", super::super::blobs::Durability::Written).unwrap();
+        let digest = HexDigest::of(b"large");
+        store.blobs(&id).keep(digest.as_str(), b"large", Durability::Written).unwrap();
         assert!(matches!(store.remove(&id, Removal::Careful), Err(RemoveError::Running(_))));
         assert!(store.has(&id));
         journal.unlock().unwrap();

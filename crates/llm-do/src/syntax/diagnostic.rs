@@ -270,7 +270,7 @@ pub struct DiagnosticJson<'a> {
 
 impl Report {
     /// Puts diagnostics in the order of their places in these sources, those without a place in a file first.
-    pub fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
+    pub(crate) fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
         Self { sources, diagnostics: diagnostics.sorted(), wording: Wording::default() }
     }
 

@@ -31,7 +31,7 @@ pub enum Rule {
 
 impl Rule {
     /// The words for it in files, from the most to the least that is let through.
-    pub const WORDS: &[&str] = &["allow", "ask", "block"];
+    pub(crate) const WORDS: &[&str] = &["allow", "ask", "block"];
 
     /// The rule that exactly this word means; `None` if it is none of [`Rule::WORDS`].
     pub fn parse(word: &str) -> Option<Self> {
@@ -86,7 +86,7 @@ pub struct CommandVerdict {
 impl DeclaredVerdict {
     /// A rule may loosen an `Ask` or tighten an `Allow`; what always asks or is blocked stays.
     #[must_use]
-    pub fn under(self, rule: Option<Rule>) -> Self {
+    pub(crate) fn under(self, rule: Option<Rule>) -> Self {
         match (self, rule) {
             (verdict, None) => verdict,
             (Self::Block, _) | (_, Some(Rule::Block)) => Self::Block,
@@ -108,7 +108,7 @@ impl DeclaredVerdict {
     }
 
     /// Whether nothing runs without a question.
-    pub fn always_asks(&self) -> bool {
+    pub(crate) fn always_asks(&self) -> bool {
         match self {
             Self::Allow | Self::Block | Self::Unknown => false,
             Self::Ask | Self::AlwaysAsk => true,
@@ -117,7 +117,7 @@ impl DeclaredVerdict {
     }
 
     /// Whether a call can happen at all.
-    pub fn can_run(&self) -> bool {
+    pub(crate) fn can_run(&self) -> bool {
         match self {
             Self::Allow | Self::Ask | Self::AlwaysAsk | Self::Unknown => true,
             Self::Block => false,
@@ -174,7 +174,7 @@ impl Question {
 
     /// The same question with words that are not ours, which are shown as such; blank ones are left out.
     #[must_use]
-    pub fn quoting(self, foreign: impl Into<String>) -> Self {
+    pub(crate) fn quoting(self, foreign: impl Into<String>) -> Self {
         Self { foreign: Some(foreign.into()).filter(|text| !text.trim().is_empty()), ..self }
     }
 }
@@ -261,10 +261,10 @@ pub enum ApprovalMode {
 
 impl ApprovalMode {
     /// The words for it in files.
-    pub const WORDS: &[&str] = &["prompt", "approve_all", "reject_all"];
+    pub(crate) const WORDS: &[&str] = &["prompt", "approve_all", "reject_all"];
 
     /// The mode that exactly this word means; `None` if it is none of [`ApprovalMode::WORDS`].
-    pub fn parse(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         match word {
             "prompt" => Some(Self::Prompt),
             "approve_all" => Some(Self::ApproveAll),
@@ -447,7 +447,7 @@ pub struct AskedQuestion {
 
 impl AskedQuestion {
     /// Of the run, the place in its call tree, the call, each shown word and what the answer is bound to.
-    pub fn digest(&self, run: &str, key: &str) -> String {
+    pub(crate) fn digest(&self, run: &str, key: &str) -> String {
         let Self { path, tool, arguments, reason, preview, foreign, covers, bound_to } = self;
         let (depth, arguments) = (path.len().to_string(), canonical(arguments));
         let call = covers.as_ref().map(|covers| covers.call.as_str());
@@ -565,13 +565,13 @@ impl PermittedCall {
     }
 
     /// The digest of what the approval was shown against, if it was asked for.
-    pub fn bound_to(&self) -> Option<&str> {
+    pub(crate) fn bound_to(&self) -> Option<&str> {
         self.bound_to.as_deref()
     }
 
     /// Whether it allows what no rule can allow, such as a file outside the project: the toolset said so when it
     /// judged the call, and must not do such a thing for any other call.
-    pub fn is_exceptional(&self) -> bool {
+    pub(crate) fn is_exceptional(&self) -> bool {
         self.exceptional
     }
 

@@ -143,7 +143,7 @@ impl Tool {
     }
 
     /// The name that the model calls it by.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.spec.name
     }
 

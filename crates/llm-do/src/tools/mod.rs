@@ -174,7 +174,18 @@ pub enum Ending {
     EndedByPerson,
     /// The whole run reached a limit.
     #[error("the run reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
-    Limit { limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
+    Limit {
+        /// The key of the limit.
+        limit: String,
+        /// How much was used.
+        used: f64,
+        /// How much is allowed.
+        allowed: f64,
+        /// How much the next request may take, if that is what is too much.
+        needed: Option<f64>,
+        /// What was said before.
+        partial: String,
+    },
     /// A model cannot recover from this.
     #[error("agent `{agent}`: {reason}")]
     Unauthenticated {
@@ -204,26 +215,26 @@ pub(crate) const LONGEST_CALL: Duration = Duration::from_mins(10);
 /// What a running tool or entry function can see of its caller. It is passed and never stored, so that the runtime and its
 /// toolsets do not own each other.
 pub struct CallContext<'a> {
-    pub agents: &'a dyn Agents,
+    pub(crate) agents: &'a dyn Agents,
     /// The agent, or the entry function, whose tools these are.
-    pub agent: &'a str,
+    pub(crate) agent: &'a str,
     /// The agents and the code from the entry down; the last one is the caller.
-    pub path: &'a [String],
+    pub(crate) path: &'a [String],
     /// How many agents stand above.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// How many calls stand above, of agents and of code alike.
-    pub nesting: Nesting,
+    pub(crate) nesting: Nesting,
     /// The id of the caller's call.
-    pub call: u64,
+    pub(crate) call: u64,
     /// `provider:model` of the caller; a function has none.
-    pub model: Option<&'a str>,
+    pub(crate) model: Option<&'a str>,
     /// What the caller was given in this turn.
-    pub input: &'a [Content],
+    pub(crate) input: &'a [Content],
     /// The caller's conversation so far.
-    pub messages: &'a [Message],
-    pub events: &'a Events,
-    pub project_root: &'a Path,
-    pub steps: Steps,
+    pub(crate) messages: &'a [Message],
+    pub(crate) events: &'a Events,
+    pub(crate) project_root: &'a Path,
+    pub(crate) steps: Steps,
     /// The caller's account in the run's ledger.
     pub(crate) account: u64,
     /// The tools of the caller.

@@ -36,7 +36,7 @@ impl WorkingDirectory {
     }
 
     /// The path by which the process opens the directory itself.
-    pub fn base(&self) -> &Path {
+    pub(crate) fn base(&self) -> &Path {
         self.elsewhere.as_deref().unwrap_or(Path::new("."))
     }
 
