@@ -251,7 +251,9 @@ fn declared(contents: &JournalContents, key: &str, tool: &str) -> Option<RawJson
         name: String,
         parameters: RawJson,
     }
-    let (_, request) = contents.above(key).filter(|(_, entry)| entry.kind == StepKind::Model).last()?;
+    let is_above = |place: &str| key.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'));
+    let requests = contents.records().filter(|(place, entry)| entry.kind == StepKind::Model && is_above(place));
+    let (_, request) = requests.last()?;
     let names: Names = contents.parts.get(request.parts.as_ref()?)?.to().ok()?;
     let tools: Vec<ToolRow> = contents.parts.get(&names.tools)?.to().ok()?;
     tools.into_iter().find(|row| row.name == tool).map(|row| row.parameters)
