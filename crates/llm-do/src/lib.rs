@@ -124,7 +124,7 @@ pub use runtime::input::Input;
 pub use runtime::{EntryCall, Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 pub use syntax::diagnostic::Report;
 pub use tokio_util::sync::CancellationToken;
-pub use tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Rule, Verdict};
+pub use tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Judgement, PermittedCall, Rule, Verdict};
 pub use tools::function::{FunctionEntry, Tool};
 pub use tools::working_directory::WorkingDirectory;
 pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
@@ -132,8 +132,9 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, AskedQuestion, CommandVerdict, Coverage, DeclaredVerdict, KnownAnswers, Memory, PendingQuestion,
-        Question, SHORT_ID, SessionCoverage, canonical, key_of_call, short_id,
+        ApprovalMode, AskedQuestion, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict, JudgementRecord,
+        KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, Subject, UnshownCall, VerdictKind,
+        canonical, key_of_call, short_id,
     };
 }
 
@@ -243,6 +244,7 @@ pub mod records {
     };
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
+    pub use crate::runtime::judgements::{CallFate, JudgedCall, judged_calls};
     pub use crate::runtime::record::{PriorSpending, outcome};
 }
 

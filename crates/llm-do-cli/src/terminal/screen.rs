@@ -396,8 +396,8 @@ fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
 mod tests {
     use llm_do::questions::QuestionBroker;
     use llm_do::{
-        Approvals, BoxFuture, CallContext, Content, Listen, ModelChoices, ModelName, Models, PermittedCall, Project,
-        RawJson, Runtime, RuntimeConfig, ToolError, ToolSpec, Toolset, Verdict,
+        Approvals, BoxFuture, CallContext, Content, Judgement, Listen, ModelChoices, ModelName, Models, PermittedCall,
+        Project, RawJson, Runtime, RuntimeConfig, ToolError, ToolSpec, Toolset, Verdict,
     };
     use llm_do_launch::session::{SessionParts, TurnReport};
 
@@ -419,8 +419,8 @@ mod tests {
             _: &'a str,
             _: &'a RawJson,
             _: &'a CallContext<'a>,
-        ) -> BoxFuture<'a, Result<Verdict, String>> {
-            Box::pin(async move { Ok(Verdict::Allow) })
+        ) -> BoxFuture<'a, Result<Judgement, String>> {
+            Box::pin(async move { Ok(Verdict::Allow.into()) })
         }
 
         fn call<'a>(

@@ -124,6 +124,12 @@ mod tests {
         }
         assert_eq!(blobs.get(&digest).unwrap(), b"value");
         assert_eq!(std::fs::read_dir(home.path().join("blobs")).unwrap().count(), 1, "no other file is left");
+        for bit in 0..8 * b"value".len() {
+            let mut turned = b"value".to_vec();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(home.path().join("blobs").join(&digest), turned).unwrap();
+            assert!(blobs.get(&digest).unwrap_err().to_string().contains("has changed"), "bit {bit}");
+        }
         std::fs::write(home.path().join("blobs").join(&digest), "other").unwrap();
         assert!(blobs.get(&digest).unwrap_err().to_string().contains("has changed"));
         for wrong in ["", "../key", &digest[1..], &digest.to_uppercase()] {

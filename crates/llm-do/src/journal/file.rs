@@ -437,7 +437,9 @@ impl FileJournal {
             // Another question: an answer to that one is none to this.
             return Ok(None);
         }
-        let forgiven = self.matching == Matching::ForgiveModels && step.kind == StepKind::Model;
+        // A request without a digest is of a time when messages were written otherwise: it cannot be compared.
+        let is_comparable = self.matching == Matching::Exact && !record.request.is_empty();
+        let forgiven = step.kind == StepKind::Model && !is_comparable;
         if record.kind != step.kind || (record.request != request && !forgiven) {
             return Err(Stop::Diverged { key: step.key.clone(), kind: step.kind });
         }
@@ -491,28 +493,28 @@ impl FileJournal {
         match (known, &step.interrupted) {
             (Some(StepProgress::Done(result)), _) => return Ok(StepAnswer::Recorded(result)),
             (Some(StepProgress::Started(_)), Some(interrupted)) => {
-                lines.done(interrupted.clone()).await?;
+                lines.done(interrupted.clone(), None).await?;
                 return Ok(StepAnswer::Recorded(interrupted.clone()));
             }
             (Some(StepProgress::Asked(shown)), _) if shown == step.shown => {
                 return match effect.await {
-                    Ok(answer) => lines.ran(answer).await,
+                    Ok(answer) => lines.ran(answer, None).await,
                     Err(stop) => Err(stop),
                 };
             }
             (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
         if step.interrupted.is_some() {
-            lines.append(LineState::Started, step.shown).durable_or(self).await?;
+            lines.append(LineState::Started, step.shown, step.judged).durable_or(self).await?;
             let mut begun = StartedEffect { lines: &lines, was_polled: false };
             let result = begun.polling(effect).await?;
-            return lines.ran(result).await;
+            return lines.ran(result, None).await;
         }
         if step.kind == StepKind::Ask {
-            let asked = lines.append(LineState::Asked, step.shown);
+            let asked = lines.append(LineState::Asked, step.shown, step.judged);
             let answer = effect.await;
             return match answer {
-                Ok(answer) => lines.ran(answer).await,
+                Ok(answer) => lines.ran(answer, None).await,
                 // Whoever answers later must find the question, also after a power cut.
                 Err(stop) => {
                     asked.durable_or(self).await?;
@@ -524,7 +526,7 @@ impl FileJournal {
             };
         }
         let result = effect.await?;
-        lines.ran(result).await
+        lines.ran(result, step.judged).await
     }
 }
 
@@ -560,7 +562,7 @@ impl Journal for FileJournal {
     fn lost(&self, key: &str, kind: StepKind, told: RawJson) {
         if let Mode::Writes { writer, .. } = &self.mode {
             let lines = StepLines { journal: self, writer, key, kind, request: String::new(), made_of: None };
-            drop(lines.append(LineState::Lost, Some(told)));
+            drop(lines.append(LineState::Lost, Some(told), None));
         }
     }
 
@@ -596,22 +598,22 @@ struct StepLines<'a> {
 }
 
 impl StepLines<'_> {
-    fn append(&self, state: LineState, mut res: Option<RawJson>) -> Acknowledgement {
+    fn append(&self, state: LineState, mut res: Option<RawJson>, judged: Option<RawJson>) -> Acknowledgement {
         let JournalSettings { by, blobs, .. } = &self.journal.settings;
         let by = by.clone().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
         let (k, req, mut blob) = (self.key.to_owned(), self.request.clone(), None);
         let value = outlined(&mut res, &mut blob, blobs.as_ref());
         let (parts, sent) = self.made_of.clone().unzip();
-        let line = JournalLine { k, kind: self.kind, state, req, res, at: now(), by, parts, sent, blob };
+        let line = JournalLine { k, kind: self.kind, state, req, res, at: now(), by, parts, sent, judged, blob };
         self.writer.append(line_of(&line), value)
     }
 
-    async fn ran(&self, result: RawJson) -> Result<StepAnswer, Stop> {
-        self.done(result).await.map(|()| StepAnswer::Ran)
+    async fn ran(&self, result: RawJson, judged: Option<RawJson>) -> Result<StepAnswer, Stop> {
+        self.done(result, judged).await.map(|()| StepAnswer::Ran)
     }
 
-    async fn done(&self, result: RawJson) -> Result<(), Stop> {
-        let written = self.append(LineState::Done, Some(result));
+    async fn done(&self, result: RawJson, judged: Option<RawJson>) -> Result<(), Stop> {
+        let written = self.append(LineState::Done, Some(result), judged);
         // Lines are written in order, so that what is built on a decision is never there without it.
         if self.kind != StepKind::Decide {
             written.durable_or(self.journal).await?;
@@ -652,7 +654,7 @@ impl StartedEffect<'_> {
 impl Drop for StartedEffect<'_> {
     fn drop(&mut self) {
         if !self.was_polled {
-            drop(self.lines.append(LineState::Undone, None));
+            drop(self.lines.append(LineState::Undone, None, None));
         }
     }
 }
@@ -752,7 +754,7 @@ fn write_lines(
 }
 
 /// What identifies a request, in half as many digits: nobody can choose a request so that it has the same ones.
-fn identified(request: &RawJson) -> String {
+pub(super) fn identified(request: &RawJson) -> String {
     let mut request = digest([request.get()]);
     request.truncate(32);
     request

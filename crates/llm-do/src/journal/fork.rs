@@ -83,9 +83,10 @@ fn is_before(contents: &JournalContents, entry: &str, point: ForkPoint, key: &st
 /// The line of a step that is done.
 fn line(key: &str, record: &JournalEntry) -> Option<JournalLine> {
     let StepProgress::Done(result) = &record.known else { return None };
-    let JournalEntry { kind, request, at, by, parts, sent, .. } = record.clone();
+    let JournalEntry { kind, request, at, by, parts, sent, judged, .. } = record.clone();
     let (k, res) = (key.to_owned(), Some(result.clone()));
-    Some(JournalLine { k, kind, state: LineState::Done, req: request, res, at, by, parts, sent, blob: None })
+    let (state, blob) = (LineState::Done, None);
+    Some(JournalLine { k, kind, state, req: request, res, at, by, parts, sent, judged, blob })
 }
 
 #[cfg(test)]

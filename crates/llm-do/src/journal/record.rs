@@ -4,9 +4,13 @@
 //! acknowledged and is not there. Each line ends with a mac over itself and all before it: a file is ours as a whole,
 //! which is found out before anything in it is parsed, or it is a stranger's.
 
+mod v1;
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::mac::{self, LineMac, SigningPurpose, StateKey};
 use super::{RecordedSteps, StepKind};
@@ -43,31 +47,33 @@ impl LineState {
 }
 
 /// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct JournalLine {
     pub k: String,
     pub kind: StepKind,
     pub state: LineState,
     /// A digest of the request.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub req: String,
     /// The result; of `started` and `asked` what a person is shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub res: Option<RawJson>,
     /// Milliseconds since 1970.
-    #[serde(default)]
     pub at: u64,
     /// Who answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The parts that a model request was made of, by the name of their line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<String>,
     /// How many messages a model request sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
+    /// How a call was judged. It stands in the first line of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<RawJson>,
     /// The digest of `res`, if that is kept outside of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
 }
 
@@ -147,24 +153,23 @@ pub enum EndState {
 
 /// A line about the run as a whole: the first one is its header, later ones say who resumed it and how it ended, or hold
 /// the parts of its requests.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RunLine {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub v: Option<u64>,
     pub k: String,
     pub kind: String,
     pub state: String,
     /// Of the header only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunIdentity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub res: Option<RawJson>,
     /// The digest of `res`, if that is kept outside of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
-    #[serde(default)]
     pub at: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
@@ -228,6 +233,8 @@ pub struct JournalEntry {
     pub sent: Option<u64>,
     /// What a person was shown of it before it was done.
     pub shown: Option<RawJson>,
+    /// How a call was judged then, for people and for those who try other rules. Nothing is decided by it.
+    pub judged: Option<RawJson>,
     /// Its last line, counted from 1.
     pub line: usize,
 }
@@ -299,12 +306,12 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
     let key = key.ok_or(Damage::Foreign(1))?;
     let mut last = LineMac::default();
     for (index, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let foreign = Damage::Foreign(index + 1);
-        let line = line.strip_suffix(b"\n").ok_or(foreign.clone())?;
-        let (signed, found) = mac::split(line).ok_or(foreign.clone())?;
+        let foreign = || Damage::Foreign(index + 1);
+        let line = line.strip_suffix(b"\n").ok_or_else(foreign)?;
+        let (signed, found) = mac::split(line).ok_or_else(foreign)?;
         last = key.next(SigningPurpose::Journal, last, signed);
-        if last.to_string().as_bytes() != found {
-            return Err(foreign);
+        if !last.is_written(found) {
+            return Err(foreign());
         }
     }
     Ok(last)
@@ -313,13 +320,18 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
 /// What a stranger's file says, line by line: the replies of models, the results of tools and the questions. What people
 /// answered there was not answered here, and what servers offered there is not what they offer here.
 pub fn strangers_lines(lines: &[u8], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
-    let parsed = parsed(lines, &[UNSIGNED_VERSION, VERSION], values)?;
+    let mut parsed = parsed(lines, &[UNSIGNED_VERSION, VERSION], values)?;
+    if parsed.header.v == Some(UNSIGNED_VERSION) {
+        parsed.steps = v1::v1(parsed.steps).map_err(|(number, reason)| Damage::Line { number, reason })?;
+    }
     let is_kept = |(_, line): &NumberedLine| match line.kind {
         StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Call => true,
         StepKind::Decide => line.k.ends_with("/input"),
         StepKind::Ask => line.state == LineState::Asked,
     };
-    Ok(ParsedLines { steps: parsed.steps.into_iter().filter(is_kept).collect(), ..parsed })
+    // How it was judged there is nothing that is known here.
+    let unjudged = |(number, line)| (number, JournalLine { judged: None, ..line });
+    Ok(ParsedLines { steps: parsed.steps.into_iter().filter(is_kept).map(unjudged).collect(), ..parsed })
 }
 
 /// Finds a value that is kept outside of the file by its digest, which whoever finds it has compared.
@@ -344,8 +356,8 @@ pub struct ParsedLines {
 /// The header and the lines of steps. A line that cannot be read is never skipped: that would do again what was done.
 fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
     let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
-    let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<RunLine>(line).ok());
-    let mut header = header.ok_or(Damage::NotAJournal)?;
+    let header = lines.next().map(|(_, line)| AnyLine::read(line));
+    let Some(Ok(AnyLine::Run(mut header))) = header else { return Err(Damage::NotAJournal) };
     let version = header.v.ok_or(Damage::NotAJournal)?;
     if !versions.contains(&version) {
         return Err(Damage::Version(version));
@@ -358,14 +370,14 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
     let (mut steps, mut parts, mut ended) = (Vec::new(), BTreeMap::new(), None);
     for (index, line) in lines {
         let damage = damage(index + 1);
-        match serde_json::from_slice::<AnyLine>(line).map_err(|error| damage(error.to_string()))? {
+        match AnyLine::read(line).map_err(|error| damage(error.to_string()))? {
             AnyLine::Step(mut line) => {
                 fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
                 ended = ended.filter(|_| !line.state.goes_on());
-                steps.push((index + 1, *line));
+                steps.push((index + 1, line));
             }
             AnyLine::Run(line) if line.kind == PART => {
-                let RunLine { state: name, mut res, blob, .. } = *line;
+                let RunLine { state: name, mut res, blob, .. } = line;
                 fetch(&mut res, blob.as_ref(), values).map_err(damage)?;
                 parts.extend(res.map(|part| (name, part)));
             }
@@ -422,7 +434,7 @@ impl JournalContents {
     }
 
     fn take(&mut self, number: usize, line: JournalLine) -> Result<(), String> {
-        let JournalLine { k, kind, state, req: request, res, at, by, parts, sent, .. } = line;
+        let JournalLine { k, kind, state, req: request, res, at, by, parts, sent, judged, .. } = line;
         // What nothing was built on is decided again, and a question that has changed is asked again.
         let is_final = |record: &&JournalEntry| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
         let before = self.records.get(&k).filter(is_final).filter(|_| state != LineState::Lost);
@@ -442,11 +454,14 @@ impl JournalContents {
                 return Ok(());
             }
         };
-        let shown = match &known {
-            StepProgress::Started(shown) | StepProgress::Asked(shown) => shown.clone(),
-            StepProgress::Done(_) => self.records.remove(&k).and_then(|begun| begun.shown),
+        let (shown, judged) = match &known {
+            StepProgress::Started(shown) | StepProgress::Asked(shown) => (shown.clone(), judged),
+            StepProgress::Done(_) => {
+                let (shown, before) = self.records.remove(&k).map(|begun| (begun.shown, begun.judged)).unzip();
+                (shown.flatten(), judged.or(before.flatten()))
+            }
         };
-        self.records.insert(k, JournalEntry { kind, request, known, at, by, parts, sent, shown, line: number });
+        self.records.insert(k, JournalEntry { kind, request, known, at, by, parts, sent, shown, judged, line: number });
         Ok(())
     }
 
@@ -561,11 +576,14 @@ struct UnusedDecisions(HashMap<String, String>);
 impl UnusedDecisions {
     /// A decision `main/t0/input` is used when anything else happens beneath `main`, or `main` is done.
     fn see(&mut self, line: &JournalLine) {
-        if line.state == LineState::Done {
-            self.0.remove(&line.k);
-        }
-        for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
-            self.0.remove(&line.k[..end]);
+        // Hardly ever is one left: the next step uses it.
+        if !self.0.is_empty() {
+            if line.state == LineState::Done {
+                self.0.remove(&line.k);
+            }
+            for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
+                self.0.remove(&line.k[..end]);
+            }
         }
         let turn = line.k.rsplitn(3, '/').nth(2);
         if let (StepKind::Decide, Some(turn)) = (line.kind, turn) {
@@ -576,22 +594,64 @@ impl UnusedDecisions {
 
 /// A line of either sort: those of the run have an empty key.
 enum AnyLine {
-    Step(Box<JournalLine>),
-    Run(Box<RunLine>),
+    Step(JournalLine),
+    Run(RunLine),
 }
 
-impl<'de> Deserialize<'de> for AnyLine {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error as _;
-        #[derive(Deserialize)]
-        struct LineKey {
-            k: String,
+/// All that a line of either sort can have. Read once, and nothing is copied that is not kept.
+#[derive(Deserialize)]
+struct LineFields<'a> {
+    #[serde(default)]
+    v: Option<u64>,
+    #[serde(borrow)]
+    k: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    state: Cow<'a, str>,
+    #[serde(default)]
+    run: Option<RunIdentity>,
+    #[serde(default, borrow)]
+    req: Cow<'a, str>,
+    #[serde(default, borrow, deserialize_with = "borrowed")]
+    res: Option<&'a RawValue>,
+    #[serde(default)]
+    blob: Option<String>,
+    #[serde(default)]
+    at: u64,
+    #[serde(default)]
+    by: Option<String>,
+    #[serde(default)]
+    parts: Option<String>,
+    #[serde(default)]
+    sent: Option<u64>,
+    #[serde(default, borrow, deserialize_with = "borrowed")]
+    judged: Option<&'a RawValue>,
+}
+
+/// What is there is given, also if it is `null`.
+fn borrowed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl AnyLine {
+    fn read(line: &[u8]) -> Result<Self, serde_json::Error> {
+        let LineFields { v, k, kind, state, run, req, res, blob, at, by, parts, sent, judged } =
+            serde_json::from_slice(line)?;
+        let (k, res) = (k.into_owned(), res.map(RawJson::of_raw));
+        if k.is_empty() {
+            let (kind, state) = (kind.into_owned(), state.into_owned());
+            return Ok(Self::Run(RunLine { v, k, kind, state, run, res, blob, at, by }));
         }
-        let raw = RawJson::deserialize(deserializer)?;
-        let LineKey { k } = raw.to().map_err(D::Error::custom)?;
-        let line = if k.is_empty() { raw.to().map(Self::Run) } else { raw.to().map(Self::Step) };
-        line.map_err(D::Error::custom)
+        let (kind, state) = (named(&kind)?, named(&state)?);
+        let (req, judged) = (req.into_owned(), judged.map(RawJson::of_raw));
+        Ok(Self::Step(JournalLine { k, kind, state, req, res, at, by, parts, sent, judged, blob }))
     }
+}
+
+/// The variant with this name.
+fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Result<T, serde_json::Error> {
+    T::deserialize(serde::de::value::BorrowedStrDeserializer::new(name))
 }
 
 #[cfg(test)]

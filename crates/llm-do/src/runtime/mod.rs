@@ -5,6 +5,7 @@ mod dynamic;
 mod entry;
 mod function;
 pub mod input;
+pub mod judgements;
 pub(crate) mod ledger;
 pub mod mcp;
 pub(crate) mod output;
@@ -829,7 +830,9 @@ impl Runtime {
             Candidate { tool: "attach", arguments: &arguments, toolset: &callee, agent: callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("{place}"));
-        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+        let ruling = Verdict::AskAnyway(question).into();
+        let passage = self.gate.pass(candidate, ruling, unchangeable, &steps, events).await?;
+        match passage.outcome {
             GateOutcome::Permitted(permission) => Ok(Some(permission)),
             GateOutcome::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             GateOutcome::Refused { reason, .. } => {

@@ -13,14 +13,14 @@ use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Record
 use crate::journal::call::{CallRecord, GivenResult, RecordedReply, reply_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress};
 use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue, telling};
-use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, unfenced};
+use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, given, unfenced};
 use crate::tools::plane::{CallPosition, MOST_QUESTIONS};
 
 /// A finished turn of the entry, which names the records beneath it instead of repeating them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TurnRecord {
     /// As events show it, unless that is the text of the message that was made of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     input: Option<RawJson>,
     output: TurnOutput,
     messages: TurnMessages,
@@ -68,7 +68,23 @@ enum TurnOutput {
     Value(String),
 }
 
-impl StepValue for TurnRecord {}
+impl StepValue for TurnRecord {
+    fn settled(self) -> Self {
+        let flat = |stored: StoredMessage| match stored {
+            // Messages that were made here have no JSON of others in them, but for what was joined of replies.
+            StoredMessage::Whole(message) => {
+                let json = RawJson::of(&message).in_one_line();
+                StoredMessage::Whole(json.to().unwrap_or(message))
+            }
+            at @ StoredMessage::At(_) => at,
+        };
+        let messages = match self.messages {
+            TurnMessages::Each(each) => TurnMessages::Each(each.into_iter().map(flat).collect()),
+            replies @ TurnMessages::Replies(_) => replies,
+        };
+        Self { input: self.input.map(RawJson::in_one_line), messages, ..self }
+    }
+}
 
 impl TurnRecord {
     /// Of a function, which has no messages.
@@ -342,4 +358,42 @@ pub fn outcome(contents: &JournalContents) -> Option<Outcome> {
     let trace = session.trace();
     let refused = session.refused();
     Some(Outcome { refused, output, finish: finish_of(&messages), messages, usage, trace })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::generated::{Generator, assert_replayed_is_live};
+
+    fn message(generator: &mut Generator) -> StoredMessage {
+        let number = generator.one_of(&[0, 3, u64::MAX]);
+        match generator.number(5) {
+            0 => StoredMessage::At(TurnMessage::Input),
+            1 => StoredMessage::At(TurnMessage::Reply(number)),
+            2 => StoredMessage::At(TurnMessage::Results(number)),
+            3 => StoredMessage::At(TurnMessage::Made),
+            _ => StoredMessage::Whole(Box::new(generator.message())),
+        }
+    }
+
+    fn output(generator: &mut Generator) -> TurnOutput {
+        match generator.number(4) {
+            0 => TurnOutput::Text(generator.text()),
+            1 => TurnOutput::Value(generator.json().get().to_owned()),
+            kind => TurnOutput::Reply(generator.one_of(&[0, 9]), kind == 2),
+        }
+    }
+
+    #[test]
+    fn a_turn_is_replayed_as_it_ended() {
+        let turn = |generator: &mut Generator, _: &_| TurnRecord {
+            input: generator.maybe(Generator::json),
+            output: output(generator),
+            messages: match generator.number(2) {
+                0 => TurnMessages::Replies(generator.one_of(&[0, 5, u64::MAX])),
+                _ => TurnMessages::Each(generator.list(3, message)),
+            },
+        };
+        assert_replayed_is_live(turn, |turn| turn);
+    }
 }

@@ -172,7 +172,7 @@ async fn an_effect_that_never_began_is_no_reason_to_wonder() {
             request: identified(&RawJson::of(&"request")),
             made_of: None,
         };
-        lines.append(LineState::Started, None).durable().await.unwrap();
+        lines.append(LineState::Started, None, None).durable().await.unwrap();
         drop(StartedEffect { lines: &lines, was_polled: false });
     }
     drop(journal);

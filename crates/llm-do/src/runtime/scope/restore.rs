@@ -185,6 +185,12 @@ mod tests {
     }
 
     #[test]
+    fn a_history_is_replayed_as_it_was_given() {
+        use crate::journal::generated::{Generator, assert_replayed_is_live};
+        assert_replayed_is_live(|generator, _| generator.list(3, Generator::message), |messages| messages);
+    }
+
+    #[test]
     fn every_call_of_a_given_history_has_its_result() {
         let user = || Message::user("hi");
         let good = [
