@@ -21,7 +21,7 @@ pub use capture::{EventLog, Renaming, StepOrigin};
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
-pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, brief};
+pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, WholeKind, brief};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -209,7 +209,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub(crate) fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
@@ -226,7 +226,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub(crate) fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
         let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);
