@@ -4,11 +4,17 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::ops::Deref;
 
+use llm_do::trust::TrustDigest;
 use llm_do_launch::settings::{Settings, Variables};
+use llm_do_launch::trust::Consent;
 
 use crate::console;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+
+const TRUST: &str = "LLM_DO_TRUST";
+/// What is said where a digest of a trust list was expected.
+pub const DIGEST_FORM: &str = "a digest of a trust list has 32 hex digits";
 
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about the process, each of its own")]
@@ -40,6 +46,18 @@ impl Environment {
     /// What holds for every run of the user.
     pub fn settings(&self) -> Result<Settings, Failure> {
         Ok(Settings::load(self.variables.clone(), console::notes())?)
+    }
+
+    /// What the user agreed to in advance, with the variable for trust.
+    pub fn consent(&self) -> Result<Option<Consent>, Failure> {
+        match self.get(TRUST) {
+            None => Ok(None),
+            Some("1") => Ok(Some(Consent::Everything)),
+            Some(text) => match TrustDigest::parse(text) {
+                Some(digest) => Ok(Some(Consent::List(digest))),
+                None => Err(Failure::usage(format!("{TRUST} is neither `1` nor a digest")).hint(DIGEST_FORM)),
+            },
+        }
     }
 
     pub fn colours_stderr(&self) -> bool {

@@ -61,11 +61,7 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
             fence: fencing::config(fence, &settings.variables, &settings.config, remedy::WORDING)?,
             ..launch(models(&args.models, environment, &settings.config)?)
         },
-        trust: Answerers {
-            flag: trust::typed(args.trust.as_deref())?,
-            once: trust::of_variable(environment)?,
-            person: false,
-        },
+        trust: Answerers { flag: trust::typed(args.trust.as_deref())?, once: environment.consent()?, person: false },
         connect: args.connect,
         format: match (args.json, args.dot) {
             (true, _) => CheckFormat::Json,
@@ -276,11 +272,7 @@ pub fn unspoken(
         files: Vec::new(),
         recording: Recording::Nothing,
         attended,
-        trust: Answerers {
-            flag: trust::typed(args.trust.as_deref())?,
-            once: trust::of_variable(environment)?,
-            person: attended,
-        },
+        trust: Answerers { flag: trust::typed(args.trust.as_deref())?, once: environment.consent()?, person: attended },
         timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output: OutputPlan { file: typed_output(args, directory)?, ..output(args, environment) },

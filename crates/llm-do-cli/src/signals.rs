@@ -2,6 +2,7 @@
 //! task that attends to the run, which ends in good order; after the second one the process ends soon, whatever it is
 //! busy with.
 
+use llm_do_launch::keep::EndReason;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -29,6 +30,51 @@ impl StopSignal {
         match self {
             Self::Interrupt => failure::INTERRUPTED,
             Self::Terminate => failure::TERMINATED,
+        }
+    }
+
+    pub fn stops(self) -> StopReason {
+        match self {
+            Self::Interrupt => StopReason::Interrupted,
+            Self::Terminate => StopReason::Terminated,
+        }
+    }
+}
+
+/// Who ended a turn before its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// A person, with Ctrl-C.
+    Interrupted,
+    /// The system.
+    Terminated,
+    /// The clock, after this time.
+    TimedOut(Duration),
+    /// The reader of the answers has gone.
+    Unread,
+    /// Another process, with `llm-do runs cancel`.
+    Cancelled,
+}
+
+impl StopReason {
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Interrupted => Failure::interrupted(),
+            Self::Terminated => Failure::terminated(),
+            Self::TimedOut(limit) => Failure::timed_out(limit),
+            Self::Unread => Failure::unread(),
+            Self::Cancelled => Failure::cancelled(),
+        }
+    }
+
+    /// As the record of the run says it.
+    pub fn end_reason(self) -> EndReason {
+        match self {
+            Self::Interrupted => EndReason::Interrupted,
+            Self::Terminated => EndReason::Terminated,
+            Self::TimedOut(_) => EndReason::TimedOut,
+            Self::Unread => EndReason::Unread,
+            Self::Cancelled => EndReason::Cancelled,
         }
     }
 }

@@ -241,7 +241,8 @@ mod tests {
 
     fn notifier(content: bool, notes: Notes, way: NotifyWay) -> Arc<Notifier> {
         let (run, project) = ("06gy3k9x7wqe4t2m".to_owned(), "/p/refund".to_owned());
-        let redactor = Redactor::of(["sk-0123456789abc"]);
+        let redactor = Redactor::default();
+        redactor.learn("sk-0123456789abc");
         let wording: Option<AnswerWording> = Some(|name| format!("approve {name}"));
         Arc::new(Notifier { way, content, run, project, redactor, notes, wording, told: Mutex::default() })
     }

@@ -1,5 +1,5 @@
-//! The library's modules depend on each other in one direction only. This reads the sources and fails on an edge that
-//! points up.
+//! Modules of the library, crates, and front ends of the program depend on each other in one direction only. This reads the
+//! sources and fails on an edge that points up.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -149,6 +149,22 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
+/// Every file of a crate with the module at its root that it belongs to.
+fn modules_of(root: &Path) -> Vec<(String, String)> {
+    let mut paths = Vec::new();
+    rust_files(root, &mut paths);
+    let mut files = Vec::new();
+    for path in &paths {
+        let beneath = path.strip_prefix(root).unwrap();
+        let top = beneath.components().next().unwrap().as_os_str().to_str().unwrap();
+        // The root of a crate lists everything; programs stand outside of it.
+        if beneath != Path::new("lib.rs") && beneath != Path::new("main.rs") && top != "bin" {
+            files.push((top.trim_end_matches(".rs").to_owned(), fs::read_to_string(path).unwrap()));
+        }
+    }
+    files
+}
+
 fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -163,17 +179,7 @@ fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn no_module_uses_one_above_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut paths = Vec::new();
-    rust_files(&root, &mut paths);
-    let mut files = Vec::new();
-    for path in &paths {
-        let beneath = path.strip_prefix(&root).unwrap();
-        let top = beneath.components().next().unwrap().as_os_str().to_str().unwrap();
-        // The root of the crate lists everything; programs stand outside of it.
-        if beneath != Path::new("lib.rs") && top != "bin" {
-            files.push((top.trim_end_matches(".rs").to_owned(), fs::read_to_string(path).unwrap()));
-        }
-    }
+    let files = modules_of(&root);
     assert!(files.len() > 10, "the sources are where they were");
     let files: Vec<Source<'_>> = files.iter().map(|(module, text)| (module.as_str(), text.as_str())).collect();
     assert_eq!(violations(&files), BTreeSet::new());
@@ -224,6 +230,62 @@ fn the_hall_knows_no_front_end() {
         let text = fs::read_to_string(&file).unwrap();
         let found: Vec<&&str> = OF_FRONT_ENDS.iter().filter(|word| text.contains(**word)).collect();
         assert!(found.is_empty(), "{} has {found:?}", file.display());
+    }
+}
+
+/// The front ends of the program, each in its module: none of them knows another.
+const FRONT_ENDS: &[&str] = &["serve", "terminal"];
+
+/// Edges between front ends, as `serve → terminal`.
+fn edges_between_front_ends(files: &[Source<'_>]) -> BTreeSet<String> {
+    let edges = files.iter().flat_map(|(module, text)| used_modules(text).into_iter().map(move |used| (*module, used)));
+    let is_wrong = |(module, used): &(&str, String)| {
+        module != used && FRONT_ENDS.contains(module) && FRONT_ENDS.contains(&used.as_str())
+    };
+    edges.filter(is_wrong).map(|(module, used)| format!("{module} → {used}")).collect()
+}
+
+#[test]
+fn no_front_end_knows_another() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm-do-cli/src");
+    let files = modules_of(&root);
+    for front_end in FRONT_ENDS {
+        assert!(files.iter().any(|(module, _)| module == front_end), "there is no front end `{front_end}`");
+    }
+    let files: Vec<Source<'_>> = files.iter().map(|(module, text)| (module.as_str(), text.as_str())).collect();
+    assert_eq!(edges_between_front_ends(&files), BTreeSet::new());
+    let wrong = [("serve", "use crate::{failure, terminal::Terminal};"), ("terminal", "use crate::terminal::chat;")];
+    assert_eq!(edges_between_front_ends(&wrong), BTreeSet::from(["serve → terminal".to_owned()]));
+}
+
+/// Which of our crates each crate may be built from. Those for tests stand apart: a test may use what it likes.
+const CRATES: &[(&str, &[&str])] = &[
+    ("fake-llm", &[]),
+    ("llm-do", &[]),
+    ("llm-do-cli", &["llm-do", "llm-do-launch"]),
+    ("llm-do-launch", &["llm-do"]),
+    ("parts", &[]),
+    ("price-table", &["llm-do"]),
+];
+
+#[test]
+fn no_crate_is_built_from_one_above_it() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut names: Vec<String> =
+        fs::read_dir(&crates).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.retain(|name| crates.join(name).join("Cargo.toml").exists());
+    names.sort();
+    assert!(names.iter().eq(CRATES.iter().map(|(name, _)| name)), "a crate has no place in the picture: {names:?}");
+    for (name, allowed) in CRATES {
+        let manifest = fs::read_to_string(crates.join(name).join("Cargo.toml")).unwrap();
+        let sections = manifest.split("\n[").filter(|section| {
+            let heading = section.lines().next().unwrap_or_default();
+            heading.ends_with("dependencies]") && !heading.contains("dev-")
+        });
+        let used = sections.flat_map(str::lines).filter_map(|line| line.split(['.', ' ', '=']).next());
+        let wrong: Vec<&str> =
+            used.filter(|used| names.iter().any(|name| name == used) && !allowed.contains(used)).collect();
+        assert!(wrong.is_empty(), "{name} is built from {wrong:?}");
     }
 }
 

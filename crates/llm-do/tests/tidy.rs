@@ -467,3 +467,42 @@ fn every_count_is_at_its_ceiling() {
     let complaints: Vec<String> = counts.iter().filter_map(Count::complaint).collect();
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
+
+/// The file that leads from words to commands, and the function of each of them, are read at a glance.
+const LONGEST_COMMANDS_FILE: usize = 150;
+const LONGEST_COMMAND: usize = 15;
+
+/// The functions of a file that are called `run` or `run_…`, with how many lines each has. Files are formatted: a function at
+/// the root of a file ends with the first brace at the beginning of a line.
+fn runs(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &str| {
+        let line = line.strip_prefix("pub ").unwrap_or(line);
+        let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")?.split(['(', '<']).next()?;
+        (name == "run" || name.starts_with("run_")).then(|| name.to_owned())
+    };
+    let starts = lines.iter().enumerate().filter_map(|(at, line)| Some((at, begins(line)?)));
+    starts.map(|(at, name)| (name, lines[at..].iter().position(|line| line.starts_with('}')).unwrap() + 1)).collect()
+}
+
+#[test]
+fn every_command_is_read_at_a_glance() {
+    assert_eq!(
+        runs("fn run_it() {\n    x();\n}\npub fn run(\n) {\n}\nfn runs() {\n}\n"),
+        [("run_it".to_owned(), 3), ("run".to_owned(), 3)]
+    );
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm-do-cli/src");
+    let first = fs::read_to_string(sources.join("commands.rs")).unwrap();
+    assert!(first.lines().count() <= LONGEST_COMMANDS_FILE, "commands.rs has {} lines", first.lines().count());
+    let mut found = runs(&first);
+    // It has a line for each command.
+    found.retain(|(name, _)| name != "run");
+    let entries = fs::read_dir(sources.join("commands")).unwrap().map(|entry| entry.unwrap().path());
+    for path in entries.filter(|path| path.is_file()).chain([sources.join("serve.rs")]) {
+        let own = runs(&fs::read_to_string(&path).unwrap()).into_iter();
+        found.extend(own.map(|(name, lines)| (format!("{}: {name}", path.file_name().unwrap().display()), lines)));
+    }
+    assert!(found.len() >= 6, "the functions of the commands are called `run`: {found:?}");
+    found.retain(|(_, lines)| *lines > LONGEST_COMMAND);
+    assert!(found.is_empty(), "functions of commands with more than {LONGEST_COMMAND} lines: {found:?}");
+}

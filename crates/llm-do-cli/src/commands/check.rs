@@ -1,6 +1,7 @@
 //! `llm-do check`: a project as far as it can be known, without a run.
 
 use llm_do::created::CreatedAgents;
+use llm_do::diagnostics::Colour;
 use llm_do::events::Events;
 use llm_do::fence::FenceConfig;
 use llm_do::providers::HttpSettings;
@@ -8,6 +9,7 @@ use llm_do::rpc::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
 use llm_do::{EventKind, Listen, Program, WorkingDirectory, toolsets};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use llm_do_launch::settings::Settings;
@@ -25,16 +27,60 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let settings = Arc::new(environment.settings()?);
     let plan = plan::check(args, &environment, &settings)?;
-    let (project, colour, format) = (plan.launch.project.clone(), plan.colour, plan.format);
-    let (fence, directory) = (plan.launch.fence.clone(), plan.launch.directory.clone());
-    let mut checked = match checked(plan, &settings) {
-        Ok(checked) => checked,
-        Err(Failure::Project { report, .. }) if format == CheckFormat::Json => {
-            console::print(&check_report::json_errors(&project, &report))?;
-            return Err(Failure::Said { code: USAGE });
+    let view = CheckView::of(&plan);
+    let checked = checked(plan, &settings).map_err(|failure| view.failure(failure))?;
+    let checked = with_created(checked, &settings)?;
+    view.show(&checked)?;
+    let ended = usable(&checked.servers);
+    // The process ends with this command: freeing thousands of agents piece by piece would only delay that.
+    std::mem::forget(checked.linked.program.agents);
+    ended
+}
+
+/// How the result is shown, and what of the launch that needs.
+struct CheckView {
+    project: PathBuf,
+    format: CheckFormat,
+    colour: Colour,
+    fence: FenceConfig,
+    directory: WorkingDirectory,
+}
+
+impl CheckView {
+    fn of(plan: &CheckPlan) -> Self {
+        let CheckPlan { launch, format, colour, .. } = plan;
+        let (project, fence, directory) = (launch.project.clone(), launch.fence.clone(), launch.directory.clone());
+        Self { project, format: *format, colour: *colour, fence, directory }
+    }
+
+    /// A program that reads JSON gets the mistakes of the project as JSON.
+    fn failure(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Project { report, .. } if self.format == CheckFormat::Json => {
+                let printed = console::print(&check_report::json_errors(&self.project, &report));
+                printed.err().unwrap_or(Failure::Said { code: USAGE })
+            }
+            failure => failure.coloured(self.colour),
         }
-        Err(failure) => return Err(failure.coloured(colour)),
-    };
+    }
+
+    fn show(&self, checked: &ProjectCheck) -> Result<(), Failure> {
+        let program = &checked.linked.program;
+        let ground = || shell_ground(program, &self.fence, &self.directory);
+        match self.format {
+            CheckFormat::Text => {
+                console::print(&check_report::text(&self.project, checked, ground().as_ref()))?;
+                console::complain(&checked.linked.notes.render(self.colour));
+                Ok(())
+            }
+            CheckFormat::Json => console::print(&check_report::json(&self.project, checked, ground().as_ref())),
+            CheckFormat::Dot => console::print(&check_report::dot(program)),
+        }
+    }
+}
+
+/// The same with the agents that earlier runs created, and with notes in the words of this program.
+fn with_created(mut checked: ProjectCheck, settings: &Settings) -> Result<ProjectCheck, Failure> {
     checked.linked.notes = checked.linked.notes.worded(remedy::WORDING);
     if !checked.linked.program.generated.is_empty() {
         let store = settings.state.created_so_far()?;
@@ -42,35 +88,18 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
         program.created = Arc::new(CreatedAgents::of(&program.root, store.as_ref()));
         program.wording = remedy::WORDING;
     }
-    let program = &checked.linked.program;
-    match format {
-        CheckFormat::Text => {
-            console::print(&check_report::text(
-                &project,
-                &checked,
-                shell_ground(program, &fence, &directory).as_ref(),
-            ))?;
-            console::complain(&checked.linked.notes.render(colour));
-        }
-        CheckFormat::Json => {
-            console::print(&check_report::json(
-                &project,
-                &checked,
-                shell_ground(program, &fence, &directory).as_ref(),
-            ))?;
-        }
-        CheckFormat::Dot => console::print(&check_report::dot(program))?,
-    }
-    // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
-    std::mem::forget(checked.linked.program.agents);
-    match checked.servers.iter().filter(|server| server.offer.tools.is_err()).count() {
+    Ok(checked)
+}
+
+fn usable(servers: &[check_report::ConnectedServer]) -> Result<(), Failure> {
+    match servers.iter().filter(|server| server.offer.tools.is_err()).count() {
         0 => Ok(()),
         1 => Err(Failure::usage("an MCP server cannot be used")),
         several => Err(Failure::usage(format!("{several} MCP servers cannot be used"))),
     }
 }
 
-/// Links a project: with what its code and its servers offer, as far as it is trusted and somebody wants to know.
+/// Links a project: with what its code and its servers offer, as far as it is trusted and the user wants to know.
 fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Failure> {
     let CheckPlan { launch, trust: answerers, connect, .. } = plan;
     let http = providers::http_settings(&settings.variables, &settings.config.http)?;
@@ -127,7 +156,7 @@ async fn connected(
     trusted.project().servers().into_iter().zip(offers).map(server).collect()
 }
 
-/// The kernel is asked only if somebody runs commands.
+/// The kernel is asked only if an agent runs commands.
 fn shell_ground(program: &Program, fence: &FenceConfig, directory: &WorkingDirectory) -> Option<ShellGround> {
     program.agents.values().find(|agent| fencing::shells(agent).next().is_some())?;
     Some(ShellGround { directory: directory.path().unwrap_or_default(), fence: fence.fence() })

@@ -48,12 +48,7 @@ pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
 
 fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
     match begun {
-        Ok(ResumedRun::Finished(ended, output)) => ended.report(&output),
-        Ok(ResumedRun::Continues(attendance, decisions)) => {
-            let ended = attendance.run();
-            console::complain(&decisions.unused());
-            ended
-        }
+        Ok(run) => run.finish(),
         Err(failure) => Err(not_begun(failure, format)),
     }
 }
@@ -61,6 +56,20 @@ fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(),
 enum ResumedRun {
     Finished(Box<RunReport>, OutputPlan),
     Continues(Box<Attendance>, Arc<Decisions>),
+}
+
+impl ResumedRun {
+    /// Reports what it gave, once it has an end.
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::Finished(ended, output) => ended.report(&output),
+            Self::Continues(attendance, decisions) => {
+                let ended = attendance.run();
+                console::complain(&decisions.unused());
+                ended
+            }
+        }
+    }
 }
 
 /// The run that was named.

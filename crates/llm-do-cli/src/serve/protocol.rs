@@ -117,7 +117,7 @@ impl TrustParam {
     /// process may have set.
     pub fn consent(&self, environment: &Environment) -> Result<Option<Consent>, Failure> {
         match self {
-            Self::Unsaid => crate::terminal::trust::of_variable(environment),
+            Self::Unsaid => environment.consent(),
             Self::Said(false) => Ok(None),
             Self::Said(true) => Ok(Some(Consent::Everything)),
             Self::List(text) => match TrustDigest::parse(text) {

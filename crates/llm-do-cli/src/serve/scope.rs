@@ -22,7 +22,7 @@ use super::order::EventBarrierRequests;
 use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseResult, ScopeTurnResult};
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
-use crate::terminal::screen::StopReason;
+use crate::signals::StopReason;
 use crate::{console, report};
 
 /// Who answers the questions of a scope.

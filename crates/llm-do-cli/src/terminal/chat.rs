@@ -18,8 +18,9 @@ use crate::commands::check_report::verdict_words;
 use crate::console;
 use crate::failure::Failure;
 use crate::report::{self, OutputPlan};
+use crate::signals::StopReason;
 use crate::terminal::line_editor::{LineEditor, PromptOutcome};
-use crate::terminal::screen::{Screen, ScreenOutcome, StopReason, TurnEnded};
+use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::trust;
 use crate::{terminal, terminal::summary};
 

@@ -7,63 +7,15 @@ use llm_do::escape::visible;
 use llm_do::questions::{AnswerError, BY_THE_RUN, OpenQuestion};
 use llm_do::runs::RestoredTurns;
 use llm_do::{Answer, Event, Input, Message, Output, RunError};
-use llm_do_launch::keep::EndReason;
 use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::console::{self, StdoutReader};
 use crate::failure::Failure;
-use crate::signals::{Signals, StopSignal};
+use crate::signals::{Signals, StopReason};
 use crate::terminal::display::Display;
 use crate::terminal::prompt::Asking;
-
-/// Who ended a turn before its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// A person, with Ctrl-C.
-    Interrupted,
-    /// The system.
-    Terminated,
-    /// The clock, after this time.
-    TimedOut(Duration),
-    /// Whoever read the answers has gone.
-    Unread,
-    /// Another process, with `llm-do runs cancel`.
-    Cancelled,
-}
-
-impl StopReason {
-    pub fn failure(self) -> Failure {
-        match self {
-            Self::Interrupted => Failure::interrupted(),
-            Self::Terminated => Failure::terminated(),
-            Self::TimedOut(limit) => Failure::timed_out(limit),
-            Self::Unread => Failure::unread(),
-            Self::Cancelled => Failure::cancelled(),
-        }
-    }
-
-    /// As the record of the run says it.
-    pub fn end_reason(self) -> EndReason {
-        match self {
-            Self::Interrupted => EndReason::Interrupted,
-            Self::Terminated => EndReason::Terminated,
-            Self::TimedOut(_) => EndReason::TimedOut,
-            Self::Unread => EndReason::Unread,
-            Self::Cancelled => EndReason::Cancelled,
-        }
-    }
-}
-
-impl StopSignal {
-    pub fn stops(self) -> StopReason {
-        match self {
-            Self::Interrupt => StopReason::Interrupted,
-            Self::Terminate => StopReason::Terminated,
-        }
-    }
-}
 
 /// How a turn ended.
 #[derive(Debug)]

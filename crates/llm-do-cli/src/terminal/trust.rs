@@ -16,7 +16,7 @@ use llm_do_launch::trust::{self, Consent, TrustAnswers, TrustChoice, TrustPrompt
 
 use crate::args::NOW;
 use crate::console;
-use crate::environment::Environment;
+use crate::environment::DIGEST_FORM;
 use crate::executor::executor;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -35,9 +35,6 @@ pub struct Answerers {
     pub person: bool,
 }
 
-const VARIABLE: &str = "LLM_DO_TRUST";
-const DIGITS: &str = "a digest of a trust list has 32 hex digits";
-
 /// As `--trust` was typed: with a digest behind it, or without.
 pub fn typed(flag: Option<&str>) -> Result<Option<Consent>, Failure> {
     match flag {
@@ -45,19 +42,7 @@ pub fn typed(flag: Option<&str>) -> Result<Option<Consent>, Failure> {
         Some(NOW) => Ok(Some(Consent::Everything)),
         Some(text) => match TrustDigest::parse(text) {
             Some(digest) => Ok(Some(Consent::List(digest))),
-            None => Err(Failure::usage("`--trust=…` is no digest").hint(DIGITS)),
-        },
-    }
-}
-
-/// As the environment says.
-pub fn of_variable(environment: &Environment) -> Result<Option<Consent>, Failure> {
-    match environment.get(VARIABLE) {
-        None => Ok(None),
-        Some("1") => Ok(Some(Consent::Everything)),
-        Some(text) => match TrustDigest::parse(text) {
-            Some(digest) => Ok(Some(Consent::List(digest))),
-            None => Err(Failure::usage(format!("{VARIABLE} is neither `1` nor a digest")).hint(DIGITS)),
+            None => Err(Failure::usage("`--trust=…` is no digest").hint(DIGEST_FORM)),
         },
     }
 }

@@ -1,3 +1,4 @@
+use crate::environment::Environment;
 use std::path::Path;
 
 use llm_do::{ModelChoices, ModelName, Project};
@@ -52,8 +53,7 @@ fn consent_is_given_for_now_or_for_a_list() {
     assert_eq!(typed(None).unwrap(), None);
     assert_eq!(typed(Some(NOW)).unwrap(), Some(Consent::Everything));
     assert_eq!(typed(Some(digest)).unwrap(), list);
-    let variable =
-        |value: &str| of_variable(&Environment::of([("LLM_DO_TRUST", value)])).map_err(|failure| failure.code());
+    let variable = |value: &str| Environment::of([("LLM_DO_TRUST", value)]).consent().map_err(|failure| failure.code());
     assert_eq!((variable("1"), variable(digest), variable("")), (Ok(Some(Consent::Everything)), Ok(list), Ok(None)));
     for wrong in ["0", "yes", "9f31c0de2b77"] {
         assert_eq!((variable(wrong), typed(Some(wrong)).is_err()), (Err(2), true), "{wrong}");
