@@ -339,8 +339,9 @@ pub struct InboxApproveArgs {
     /// Change the arguments in $EDITOR first
     #[arg(long)]
     pub edit: bool,
-    #[command(flatten)]
-    pub answer: InboxAnswerArgs,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -351,8 +352,269 @@ pub struct InboxRefuseArgs {
     /// What the model reads about the refusal
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
+/// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "dot")]
+    pub json: bool,
+    /// Print the call graph in Graphviz's language
+    #[arg(long)]
+    pub dot: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do run hello \"What is a monad?\"
+  git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
+  llm-do run desk \"…\" --label nightly                   shown by `llm-do runs`, goes on with `llm-do resume`
+  llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
+  llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
+  llm-do run hello --dry-run \"Hi\"                        the request, without sending it
+  llm-do run hello --json --timeout 2m \"Hi\" > events     for programs: one event per line
+
+stdout carries only the answer, or JSON; everything else goes to stderr. At a terminal a call that
+needs approval is shown and asked; without one it ends the run with exit code 4. Ctrl-C cancels.")]
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct RunArgs {
+    /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+    /// What to say to the entry; `-` reads it from stdin
+    pub prompt: Option<String>,
+    /// The agent to start with, instead of the project's entry
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The input as JSON: text, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON", conflicts_with = "prompt")]
+    pub input_json: Option<String>,
+    /// Attach a file: text, an image or a PDF (repeatable)
+    #[arg(short, long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Do not read stdin
+    #[arg(long)]
+    pub no_stdin: bool,
+    /// Offer no tools at all: agents can only talk
+    #[arg(long)]
+    pub no_tools: bool,
+    /// Print the first request that would be sent, without sending it; the key is hidden
+    #[arg(long, conflicts_with_all = ["timeout", "output"])]
+    pub dry_run: bool,
+    /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Many turns instead of one, as `llm-do chat` does
+    #[arg(long)]
+    pub chat: bool,
+    /// Do not keep this run: it cannot be listed, resumed or continued later
+    #[arg(long, conflicts_with_all = ["durable", "label", "once"])]
+    pub ephemeral: bool,
+    /// Have each step on the disk before the next one: the run survives a power cut
+    #[arg(long)]
+    pub durable: bool,
+    /// A name for the run, which lists of runs show and can be filtered by
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Run once for this key and project: a second start attaches to the first run, or tells its answer again
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["journal", "replay", "dry_run"])]
+    pub once: Option<String>,
+    /// Go on with a chat: the last one of the project, or the one with this id
+    #[arg(short = 'c', long = "continue", value_name = "ID", num_args = 0..=1, default_missing_value = "")]
+    pub continued: Option<String>,
+    /// Finish a turn of a continued chat although the project has changed
+    #[arg(long, requires = "continued")]
+    pub force: bool,
+    /// Keep every step in this file instead of in the store, each on the disk before the next one
+    #[arg(long, visible_alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run", "ephemeral"])]
+    pub journal: Option<PathBuf>,
+    /// Answer every step from this journal: no model is asked, no tool runs
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub replay: Option<PathBuf>,
+    /// Replay a journal that somebody else wrote
+    #[arg(long, requires = "replay")]
+    pub foreign: bool,
     #[command(flatten)]
-    pub answer: InboxAnswerArgs,
+    pub conduct: ConductArgs,
+}
+
+/// How a run goes, whether it begins or is resumed.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct ConductArgs {
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Answer every question with yes
+    #[arg(long, visible_alias = "yolo", conflicts_with = "reject_all")]
+    pub approve_all: bool,
+    /// Answer every question with no
+    #[arg(long)]
+    pub reject_all: bool,
+    /// Never ask, never animate
+    #[arg(long, short = 'p', visible_alias = "print")]
+    pub headless: bool,
+    /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
+    /// Stop at this many model requests in the whole run
+    #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_requests: Option<u64>,
+    /// Stop before the whole run costs more
+    #[arg(long, visible_alias = "max-budget-usd", value_name = "USD")]
+    pub max_cost_usd: Option<f64>,
+    /// Use what has no known price though money is limited: the limit holds for the rest
+    #[arg(long)]
+    pub allow_unknown_prices: bool,
+    /// How deep agents may call each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_depth: Option<u64>,
+    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Also write the answer to this file
+    #[arg(short, long, value_name = "FILE", visible_alias = "output-last-message")]
+    pub output: Option<PathBuf>,
+    /// End with exit code 4 if a call was refused, though the run came to its end
+    #[arg(long)]
+    pub fail_on_refusal: bool,
+    /// Print one event per line as JSON; the last one is the result
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// What to print on stdout
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub output_format: Option<RunFormat>,
+    /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Only errors and questions on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Errors with all that is known of them
+    #[arg(long)]
+    pub debug: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do resume 06gy3k                              the run whose id begins like this
+  llm-do resume --last                              the last run of this project
+  llm-do resume 06gy3k --show                       what waits, is in doubt, or has changed
+  llm-do resume 06gy3k --approve 3f2a91c04d7e       allow the call with this id, and go on
+  llm-do resume 06gy3k --refuse 3f2a91c04d7e --reason \"use the other account\"
+  llm-do resume 06gy3k --max-requests 80            after a limit, with a higher one
+  llm-do resume ./bug.journal --foreign             a journal that somebody else wrote
+
+The project, its input and the flags of the run are those it was started with; flags given here win.
+`--approve-all` is not kept: it must be given again.")]
+pub struct ResumeArgs {
+    /// The id of a run, six or more characters of its beginning, or the file that `--journal` wrote
+    #[arg(value_name = "RUN", required_unless_present = "last")]
+    pub run: Option<PathBuf>,
+    /// The last run: of this project, if the directory is one
+    #[arg(long, conflicts_with = "run")]
+    pub last: bool,
+    /// Allow the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub approve: Vec<String>,
+    /// Refuse the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub refuse: Vec<String>,
+    /// What the model reads about the refusal; the first one belongs to the first `--refuse`
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    pub reason: Vec<String>,
+    /// Only print what waits and what has changed
+    #[arg(long)]
+    pub show: bool,
+    /// Go on although the project has changed
+    #[arg(long)]
+    pub force: bool,
+    /// Read a journal that somebody else wrote: what people answered there does not count
+    #[arg(long)]
+    pub foreign: bool,
+    #[command(flatten)]
+    pub conduct: ConductArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  llm-do inbox                                   the open questions of all runs
+  llm-do inbox show 48877392a3eb                 all of one of them
+  llm-do inbox approve 48877392a3eb --go         allow the call, and go on with its run
+  llm-do inbox approve 06gy3k9x/48877392a3eb     where several runs have such a question
+  llm-do inbox refuse 48877392a3eb --reason \"use the other account\"
+
+An answer counts once, whoever gives it first: here, at the terminal that asks, or from another program.
+A run that still runs takes it at once; one that was suspended takes it when it goes on.")]
+pub struct InboxArgs {
+    /// Go on listing new questions until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
+    /// As JSON: an array, with --watch one line each
+    #[arg(long)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Option<InboxCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum InboxCommand {
+    /// Show all of a question
+    Show(InboxShowArgs),
+    /// Allow the calls that are asked about
+    Approve(InboxApproveArgs),
+    /// Refuse the call that is asked about
+    Refuse(InboxRefuseArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxShowArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxApproveArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION", required = true)]
+    pub questions: Vec<String>,
+    /// Change the arguments in $EDITOR first
+    #[arg(long)]
+    pub edit: bool,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxRefuseArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// What the model reads about the refusal
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
 }
 
 /// What both answers take.

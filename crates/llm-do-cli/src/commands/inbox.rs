@@ -15,7 +15,7 @@ use llm_do_launch::inbox::{Inbox, InboxError, WaitingQuestion, check_edited};
 use llm_do_launch::question;
 use serde_json::{Value, json};
 
-use crate::args::{self, Command, InboxAnswerArgs, InboxArgs, InboxCommand};
+use crate::args::{self, Command, InboxApproveArgs, InboxArgs, InboxCommand, InboxRefuseArgs, InboxShowArgs};
 use crate::commands::resume;
 use crate::environment::Environment;
 use crate::executor::executor;
@@ -31,21 +31,20 @@ pub fn run(args: InboxArgs) -> Result<(), Failure> {
     match args.command {
         None if args.watch => watch(&mut opened(&environment)?, args.json),
         None => list(&mut opened(&environment)?, args.json),
-        Some(InboxCommand::Show(show)) => {
-            let waiting = found(&mut opened(&environment)?, &show.question)?;
-            let styles = Styles { coloured: environment.colours_stdout() };
-            console::print(&if show.json { json::lines(&row(&waiting)) } else { shown(&waiting, styles) })
+        Some(InboxCommand::Show(args)) => show(&environment, &args),
+        Some(InboxCommand::Approve(InboxApproveArgs { questions, edit, go })) => {
+            answer(&environment, &questions, if edit { Decision::Edit } else { Decision::Approve }, go)
         }
-        Some(InboxCommand::Approve(approve)) => {
-            let InboxAnswerArgs { go, .. } = approve.answer;
-            let decision = if approve.edit { Decision::Edit } else { Decision::Approve };
-            answer(&environment, &approve.questions, decision, go)
-        }
-        Some(InboxCommand::Refuse(refuse)) => {
-            let InboxAnswerArgs { go, .. } = refuse.answer;
-            answer(&environment, &[refuse.question], Decision::Refuse(refuse.reason), go)
+        Some(InboxCommand::Refuse(InboxRefuseArgs { question, reason, go })) => {
+            answer(&environment, &[question], Decision::Refuse(reason), go)
         }
     }
+}
+
+fn show(environment: &Environment, args: &InboxShowArgs) -> Result<(), Failure> {
+    let waiting = found(&mut opened(environment)?, &args.question)?;
+    let styles = Styles { coloured: environment.colours_stdout() };
+    console::print(&if args.json { json::lines(&row(&waiting)) } else { shown(&waiting, styles) })
 }
 
 fn opened(environment: &Environment) -> Result<Inbox, Failure> {
