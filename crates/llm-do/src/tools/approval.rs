@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::ToolsetIdentity;
 use crate::BoxFuture;
 use crate::event::{ApprovalResult, EventKind, Events};
-use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop};
+use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop, Suspension};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -878,6 +878,10 @@ impl Gate {
                     Self::told(known, &request, &telling)?
                 }
                 None => {
+                    // It stays open, and can be answered elsewhere.
+                    if self.approvals.approver.is_none() && steps.suspension() == Suspension::Possible {
+                        tell_asked(&request, &telling);
+                    }
                     let (answer, answered_by) = self.ask(candidate, verdict, &request, &telling).await?;
                     by = answered_by;
                     answer
