@@ -39,6 +39,10 @@ pub enum Command {
     Resume(ResumeArgs),
     /// List the open questions of all runs, and answer them from here
     Inbox(InboxArgs),
+    /// List the runs that are kept; show, follow, cancel, fork, export and remove them
+    Runs(RunsArgs),
+    /// Sum up what runs cost
+    Costs(CostsArgs),
     /// Serve other programs: JSON-RPC on stdin and stdout
     Serve(ServeArgs),
     /// Link a project without running anything of it, and show what it can do
@@ -289,7 +293,206 @@ pub struct ResumeArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(after_help = "\
+Examples:
+  llm-do runs                              the last runs of this project, or of all
+  llm-do runs --state waits --all          all that wait for an answer
+  llm-do runs show 06gy3k                  what was called in the run whose id begins like this
+  llm-do runs follow 06gy3k                what it does now, until it ends
+  llm-do runs fork 06gy3k --at main/t0/m2 -m anthropic:claude-sonnet-4-5
+  llm-do runs export 06gy3k --format bundle > run.bundle
+  llm-do runs rm --older 90d
+
+A run is named by its id, or by six or more characters of its beginning.")]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
+    #[command(flatten)]
+    pub listing: ListRunsArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ListRunsArgs {
+    /// Only of this project: its path, or the name that the list shows
+    #[arg(long, value_name = "PROJECT", conflicts_with = "all")]
+    pub project: Option<PathBuf>,
+    /// Only in this state
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub state: Option<StateArg>,
+    /// Only with this label
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Only what changed in this time, such as `2h`, `7d`, `4w`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// So many at most (20 without `--all`)
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub lines: Option<usize>,
+    /// All of all projects
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StateArg {
+    /// A process runs it
+    Running,
+    /// A question is open
+    Waits,
+    /// A limit, a timeout, a person or an error ended it
+    Stopped,
+    /// Its process ended without a word
+    Died,
+    /// It has its answer
+    Done,
+    /// Its record cannot be read
+    Damaged,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Show what was called in a run, what is open, and how to go on
+    Show(ShowRunArgs),
+    /// Tell what a run in another process does until it ends, and end with its exit code
+    Follow(NamedRunArgs),
+    /// End the turn of a run in another process, as Ctrl-C does there
+    Cancel(NamedRunArgs),
+    /// Make a new run of what another one has recorded, up to a place
+    Fork(Box<ForkRunArgs>),
+    /// Print all that is kept of a run
+    Export(ExportRunArgs),
+    /// Remove runs that have ended
+    Rm(RemoveRunsArgs),
+    /// Print a new key for machines that shall sign for each other
+    Key,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct NamedRunArgs {
+    /// Its id, or six or more characters of its beginning
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ShowRunArgs {
+    #[command(flatten)]
+    pub named: NamedRunArgs,
+    /// Also what was said
+    #[arg(long)]
+    pub messages: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What stands before the place is answered from the old record, the rest runs now. Without a place a run
+begins anew and a chat goes on behind its last turn. Files and the outside world are not rewound.")]
+pub struct ForkRunArgs {
+    #[command(flatten)]
+    pub named: NamedRunArgs,
+    /// What is said instead, where a turn begins
+    pub prompt: Option<String>,
+    /// The key of the first step that runs anew, as `llm-do runs show` tells it
+    #[arg(long, value_name = "KEY", conflicts_with = "turn")]
+    pub at: Option<String>,
+    /// The first turn that runs anew, counted from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub turn: Option<u64>,
+    #[command(flatten)]
+    pub conduct: ConductArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExportRunArgs {
+    #[command(flatten)]
+    pub named: NamedRunArgs,
+    /// In which form
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ExportFormat::Jsonl)]
+    pub format: ExportFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// The lines of its record, with every value in its line
+    Jsonl,
+    /// What was said, to read
+    Markdown,
+    /// What another machine can go on with: `llm-do resume FILE.bundle`
+    Bundle,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RemoveRunsArgs {
+    /// Their ids, or six or more characters of their beginnings
+    #[arg(value_name = "RUN", required_unless_present = "older")]
+    pub runs: Vec<String>,
+    /// All that have ended so long ago, such as `90d`
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "runs")]
+    pub older: Option<Duration>,
+    /// Also one that waits or runs
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do costs                             day by day
+  llm-do costs --by model --since 30d
+  llm-do costs --by project --json | jq
+
+Runs that were removed, and those that were not kept, are counted too. What has no known price is
+counted apart, in tokens.")]
+pub struct CostsArgs {
+    /// What to sum up by
+    #[arg(long, value_enum, value_name = "GROUP", default_value_t = CostGroupArg::Day)]
+    pub by: CostGroupArg,
+    /// Only of this time, such as `30d`
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "90d")]
+    pub since: Duration,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CostGroupArg {
+    Day,
+    Project,
+    /// The agent that asked the model
+    Agent,
+    Model,
+    /// The agent or function that runs began with
+    Entry,
+}
+
+impl ResumeArgs {
+    /// Of a run that is named by its id, without any decision.
+    pub fn of_run(id: &str, conduct: ConductArgs) -> Self {
+        Self {
+            run: Some(id.into()),
+            last: false,
+            approve: Vec::new(),
+            refuse: Vec::new(),
+            reason: Vec::new(),
+            show: false,
+            force: false,
+            foreign: false,
+            conduct,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
   llm-do inbox                                   the open questions of all runs
@@ -304,7 +507,7 @@ pub struct InboxArgs {
     /// Go on listing new questions until Ctrl-C
     #[arg(long)]
     pub watch: bool,
-    /// As JSON: an array, with --watch one line each
+    /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
     #[command(subcommand)]
@@ -326,7 +529,7 @@ pub struct InboxShowArgs {
     /// The first 12 digits of its id, or RUN/ID
     #[arg(value_name = "QUESTION")]
     pub question: String,
-    /// As JSON
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
@@ -472,15 +675,21 @@ pub struct CompletionsArgs {
 
 /// A time in seconds, or with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) if text.ends_with('m') => (number, 60.0),
-        Some(number) if text.ends_with('h') => (number, 3600.0),
-        Some(number) => (number, 1.0),
-        None => (text, 1.0),
+    let unit = match text.chars().next_back() {
+        Some('s') => Some(1.0),
+        Some('m') => Some(60.0),
+        Some('h') => Some(3600.0),
+        Some('d') => Some(86_400.0),
+        Some('w') => Some(604_800.0),
+        Some(_) | None => None,
     };
+    let number = if unit.is_some() { &text[..text.len() - 1] } else { text };
+    let unit = unit.unwrap_or(1.0);
     let seconds = number.trim().parse::<f64>().ok().map(|number| number * unit);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`".to_owned())
+    duration
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`, `7d`, `4w`".to_owned())
 }
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
@@ -600,7 +809,7 @@ pub const NOW: &str = "now";
 
 /// Names of commands; everything else in their place is a project to run.
 pub const COMMANDS: &[&str] =
-    &["run", "chat", "resume", "inbox", "serve", "check", "validate", "new", "models", "schema", "completions"];
+    &["run", "chat", "resume", "inbox", "runs", "costs", "serve", "check", "validate", "new", "models", "schema", "completions"];
 
 /// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
 fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {
@@ -780,10 +989,18 @@ mod tests {
     #[test]
     fn times_have_units() {
         let seconds = |text| duration(text).map(|duration| duration.as_secs_f64());
-        for (text, expected) in [("90", 90.0), ("1.5s", 1.5), ("5m", 300.0), ("2h", 7200.0), ("0.2", 0.2)] {
+        for (text, expected) in [
+            ("90", 90.0),
+            ("1.5s", 1.5),
+            ("5m", 300.0),
+            ("2h", 7200.0),
+            ("7d", 604_800.0),
+            ("2w", 1_209_600.0),
+            ("0.2", 0.2),
+        ] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
-        for text in ["", "m", "0", "-1", "1d", "inf", "NaN", "1e99h", "soon"] {
+        for text in ["", "m", "0", "-1", "1y", "inf", "NaN", "1e99h", "soon"] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

@@ -111,7 +111,7 @@ impl Inbox {
         let text = self.store.index().read()?;
         let is_open = |state: RunState| match state {
             RunState::Running | RunState::Waits => true,
-            RunState::Stopped | RunState::Died | RunState::Done => false,
+            RunState::Stopped | RunState::Died | RunState::Done | RunState::Damaged => false,
         };
         let lines = text.newest().filter(|line| is_open(line.state));
         let mut listed: BTreeMap<RunId, Option<String>> =

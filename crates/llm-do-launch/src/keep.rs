@@ -8,9 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::events::AgentSpending;
 use llm_do::messages::Usage;
+use llm_do::prices;
 use llm_do::program::Entry;
+use llm_do::providers::ModelError;
 use llm_do::records::{
-    Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RunIdentity, RunKind, WriteFailure,
+    Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RecordedRequest, RunIdentity, RunKind,
+    WriteFailure,
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::{CalendarDay, CostLine};
@@ -68,12 +71,18 @@ pub enum EndReason {
     Unread,
     /// A call was refused, and that ended it.
     Refused,
-    /// A model, a tool or the project failed.
+    /// What was asked for cannot be done: the input or the project is wrong.
+    Usage,
+    /// The provider of a model refused, or could not be reached.
+    Provider,
+    /// An answer violated its schema.
+    Schema,
+    /// A model, a tool or the program failed.
     Failed,
 }
 
 impl EndReason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self::Answered,
         Self::Asked,
         Self::Limit,
@@ -83,17 +92,46 @@ impl EndReason {
         Self::TimedOut,
         Self::Unread,
         Self::Refused,
+        Self::Usage,
+        Self::Provider,
+        Self::Schema,
         Self::Failed,
     ];
 
     /// Of a turn that came to nothing.
     pub fn of(error: &RunError) -> Self {
         match error {
-            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
-            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
-            RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
+            RunError::Input(_)
+            | RunError::NoAgent { .. }
+            | RunError::NoProvider { .. }
+            | RunError::Toolset { .. }
+            | RunError::IdleRule { .. }
+            | RunError::UnknownPrice { .. }
+            | RunError::UnboundedTool { .. }
+            | RunError::NotStarted => Self::Usage,
             RunError::Cancelled { .. } => Self::Interrupted,
-            _ => Self::Failed,
+            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
+            RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
+            RunError::Ended(Ending::Unauthenticated { .. }) | RunError::NotAskedAgain { .. } => Self::Provider,
+            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
+            RunError::Model { error, .. } => match error {
+                ModelError::Authenticate(_)
+                | ModelError::FixRequest(_)
+                | ModelError::Unreachable(_)
+                | ModelError::TimedOut(_)
+                | ModelError::Wait(_) => Self::Provider,
+                ModelError::ContextTooLong(_) => Self::Limit,
+                ModelError::Garbled(_) | ModelError::GiveUp(_) => Self::Failed,
+            },
+            RunError::Output { .. } => Self::Schema,
+            RunError::Ended(Ending::Journal(_))
+            | RunError::Unfinished { .. }
+            | RunError::Empty { .. }
+            | RunError::TooDeep { .. }
+            | RunError::TooManyCalls(_)
+            | RunError::RepeatedFailure { .. }
+            | RunError::Panicked { .. }
+            | RunError::Function { .. } => Self::Failed,
         }
     }
 
@@ -109,6 +147,9 @@ impl EndReason {
             Self::TimedOut => "timed_out",
             Self::Unread => "unread",
             Self::Refused => "refused",
+            Self::Usage => "usage",
+            Self::Provider => "provider",
+            Self::Schema => "schema",
             Self::Failed => "failed",
         }
     }
@@ -130,6 +171,9 @@ impl EndReason {
             | Self::TimedOut
             | Self::Unread
             | Self::Refused
+            | Self::Usage
+            | Self::Provider
+            | Self::Schema
             | Self::Failed => RunState::Stopped,
         }
     }
@@ -165,6 +209,8 @@ pub struct RunKeeper {
     kept: Option<KeptJournal>,
     /// What the run cost on other days: what it has spent in all is known, and the rest belongs to today.
     earlier: Vec<CostLine>,
+    /// What a fork took over from another run, which has paid for it.
+    inherited: Usage,
     /// Why it ends, if a front end knows it better than the error of the turn.
     reason: Mutex<Option<EndReason>>,
     has_ended: AtomicBool,
@@ -286,15 +332,20 @@ impl RunKeeper {
 
     fn new(store: RunStore, id: RunId, subject: RunSubject, kept: Option<KeptJournal>, notes: Notes) -> Self {
         let (reason, has_ended) = (Mutex::default(), AtomicBool::new(false));
-        Self { store, id, subject, kept, earlier: Vec::new(), reason, has_ended, notes }
+        Self { store, id, subject, kept, earlier: Vec::new(), inherited: Usage::default(), reason, has_ended, notes }
     }
 
     /// Of a run that goes on: it is listed as running, and what it cost on other days stays counted there.
     #[must_use]
-    pub fn continued(mut self) -> Self {
+    pub fn continued(mut self, inherited: &[RecordedRequest]) -> Self {
         let today = today();
         let lines = self.store.costs().read(None).unwrap_or_default();
         self.earlier = lines.into_iter().filter(|line| line.run == self.id && line.day != today).collect();
+        // What a fork began with was paid by another run.
+        for request in inherited {
+            self.inherited = prices::sum(&self.inherited, &request.usage);
+            self.earlier.push(inherited_line(request, today, self.id, &self.subject));
+        }
         let before = self.store.index().read().ok();
         let before = before.as_ref().and_then(|text| text.line_of(&self.id));
         let usage = before.map(|line| Usage { cost_usd: line.cost, requests: line.requests, ..Usage::default() });
@@ -325,21 +376,28 @@ impl RunKeeper {
             let state = match reason.state() {
                 RunState::Done => EndState::Done,
                 RunState::Waits => EndState::Waits,
-                RunState::Stopped | RunState::Died | RunState::Running => EndState::Stopped,
+                RunState::Stopped | RunState::Died | RunState::Running | RunState::Damaged => EndState::Stopped,
             };
             let _ = kept.journal.end(state, reason.name()).await;
         }
         let waits = last.err().and_then(waits_for);
-        self.list(reason.state(), waits, runtime.usage().total);
+        self.list(reason.state(), waits, self.own(runtime.usage().total));
         self.count(runtime);
         if let Some(kept) = &self.kept {
             let _ = retention::sweep(&self.store, kept.rule, now(), LONGEST_SWEEP);
         }
     }
 
+    /// What the run itself took of what is counted in it.
+    fn own(&self, usage: Usage) -> Usage {
+        let cost = |usd: f64| (usd - self.inherited.cost_usd.unwrap_or(0.0)).max(0.0);
+        let requests = usage.requests.saturating_sub(self.inherited.requests);
+        Usage { requests, cost_usd: usage.cost_usd.map(cost), ..usage }
+    }
+
     /// A line in the list of runs. It is a cache, so one that cannot be written is made up for later.
     fn list(&self, state: RunState, waits: Option<String>, usage: Usage) {
-        let Some(KeptJournal { kind, label, .. }) = &self.kept else { return };
+        let Some(KeptJournal { journal, kind, label, .. }) = &self.kept else { return };
         let line = IndexLine {
             id: self.id,
             at: now(),
@@ -351,6 +409,7 @@ impl RunKeeper {
             waits: waits.map(Into::into),
             cost: usage.cost_usd,
             requests: usage.requests,
+            turns: journal.turns(),
         };
         let _ = self.store.index().append(&line);
     }
@@ -417,6 +476,22 @@ pub fn journal_settings(
                 notes(&format!("note: this run is not kept any more, and cannot be resumed: {reason}\n"));
             })),
         },
+    }
+}
+
+/// What a fork took over, as if it had been spent on another day.
+fn inherited_line(request: &RecordedRequest, day: CalendarDay, run: RunId, subject: &RunSubject) -> CostLine {
+    let RecordedRequest { agent, model, usage, .. } = request;
+    CostLine {
+        day,
+        run,
+        project: subject.project.to_string_lossy().into_owned(),
+        entry: subject.entry.clone(),
+        agent: if agent.is_empty() { subject.entry.clone() } else { agent.to_string() },
+        model: model.clone(),
+        input: usage.input_tokens,
+        output: usage.output_tokens,
+        usd: usage.cost_usd,
     }
 }
 

@@ -9,6 +9,7 @@ use llm_do::remedy::Remedy;
 use llm_do::store::desk::RunAnswers;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::{FindError, RunStore};
+use llm_do::store::summary::inherited;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
@@ -182,6 +183,7 @@ impl OpenRun {
         settings: &Settings,
     ) -> Result<RunRecord, LaunchError> {
         let (restores, resumed) = (self.is_conversation(), PriorSpending::from(self.contents()));
+        let inherited = inherited(self.contents());
         let Self { journal, header, place, .. } = self;
         let (kind, label) = (journal.contents().identity.kind, journal.contents().identity.label.clone());
         let journal = journal.with_header(&header);
@@ -194,9 +196,12 @@ impl OpenRun {
         let keeper = match place {
             RunPlace::Store(store, id) => {
                 let keeper = RunKeeper::of_journal(settings, store, id, subject, Arc::clone(&engine), kind, label);
-                Some(Arc::new(keeper.continued()))
+                Some(Arc::new(keeper.continued(&inherited)))
             }
-            RunPlace::File(_) => RunKeeper::of_costs(settings, &run, subject).map(RunKeeper::continued).map(Arc::new),
+            RunPlace::File(_) => {
+                let keeper = RunKeeper::of_costs(settings, &run, subject);
+                keeper.map(|keeper| keeper.continued(&inherited)).map(Arc::new)
+            }
         };
         Ok(RunRecord { engine, resumed, run, file, keeper, restores })
     }

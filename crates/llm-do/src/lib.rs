@@ -236,16 +236,20 @@ pub mod records {
     pub use crate::journal::digest::digest;
     pub use crate::journal::file::{
         Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_foreign,
-        read_with,
+        read_foreign_with, read_with,
     };
+    pub use crate::journal::fork::{ForkError, forked};
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
     pub use crate::journal::record::{
         EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time,
     };
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
+    pub use crate::runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls};
     pub use crate::runtime::judgements::{CallFate, JudgedCall, judged_calls};
-    pub use crate::runtime::record::{PriorSpending, outcome};
+    pub use crate::runtime::record::{
+        PriorSpending, RecordedRequest, conversation, input_text, outcome, requests, turn_output,
+    };
 }
 
 /// JSON-RPC between processes, and what code in another process may ask for.

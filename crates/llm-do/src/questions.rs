@@ -1,4 +1,4 @@
-//! The questions of a session that stand open, and whoever answers them: any number of front ends may, in any order, and the
+//! The questions of a session that stand open, and those who answer them: any number of front ends may, in any order, and the
 //! first valid answer counts. With an [`AnswerDesk`] other processes may answer too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
 /// The whole digest of a question.
 pub type QuestionId = String;
 
-/// A question that nobody has answered yet.
+/// A question without an answer yet.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OpenQuestion {
@@ -105,7 +105,7 @@ struct Questions {
     settled: Vec<AskedNow>,
     /// Who answered.
     answered: BTreeMap<QuestionId, String>,
-    /// The front end has left: nobody will answer.
+    /// The front end has left: no answer will come.
     is_left: bool,
     /// What was noted already.
     said: BTreeSet<String>,
@@ -137,7 +137,7 @@ impl QuestionBroker {
         self.questions().open.iter().map(|asked| asked.question.clone()).collect()
     }
 
-    /// Answers a question. Everybody else is told who did.
+    /// Answers a question. All other front ends are told who did.
     pub fn answer(&self, id: &str, answer: Answer, by: &str) -> Result<(), AnswerError> {
         // Held while the desk keeps the answer: whoever is second in this process must not come between.
         let mut questions = self.questions();
@@ -224,7 +224,7 @@ impl QuestionBroker {
         }
     }
 
-    /// The front end has left: what is open, and all that comes, waits for somebody else.
+    /// The front end has left: what is open, and all that comes, waits for another front end.
     pub fn leave(&self) {
         let mut questions = self.questions();
         questions.is_left = true;

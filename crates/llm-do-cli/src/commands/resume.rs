@@ -46,6 +46,17 @@ pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
     attended(begin_chat(args, &environment, &settings), format)
 }
 
+/// Goes on with a run that is held open already.
+pub fn run_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<(), Failure> {
+    let format = plan::output_format(&args.conduct);
+    attended(begin_open(open, args, environment, settings), format)
+}
+
 fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
     match begun {
         Ok(run) => run.finish(),
@@ -81,7 +92,15 @@ fn place(args: &ResumeArgs, settings: &Settings) -> Result<RunPlace, Failure> {
 }
 
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
-    let open = opened(args, environment, settings)?;
+    begin_open(opened(args, environment, settings)?, args, environment, settings)
+}
+
+fn begin_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<ResumedRun, Failure> {
     let is_conversation = open.is_conversation();
     if let Some(outcome) = records::outcome(open.contents()).filter(|_| !is_conversation) {
         let mut output = plan::output(&args.conduct, environment);
@@ -280,13 +299,13 @@ impl KnownAnswers for Decisions {
 }
 
 /// The questions that nobody has answered. What is read is what has the id.
-fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
+pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What nobody knows about, before anything goes on.
-fn doubts(contents: &JournalContents) -> String {
+pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
         let heading = "note: interrupted, it may or may not have happened";
@@ -325,7 +344,7 @@ fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String,
     }
     match author {
         Author::User => text.push_str(&changes_text(&header)),
-        // What it names is not looked at before somebody agreed to it.
+        // What it names is not looked at before a person agreed to it.
         Author::Stranger => text.push_str("\nall of this is what a stranger's file says\n"),
     }
     Ok(text)

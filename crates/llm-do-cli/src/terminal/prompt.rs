@@ -132,7 +132,7 @@ fn refusal(key: u8) -> Option<QuestionChoice> {
     }
 }
 
-/// Shows a question, page by page if it is longer than the screen: nobody can say yes before they were shown the end.
+/// Shows a question, page by page if it is longer than the screen: a person can say yes only after they were shown the end.
 async fn show(keys: &mut TerminalKeys<'_>, shown: &[String], rows: usize) -> io::Result<Option<QuestionChoice>> {
     /// For the keys, and a line to stand on.
     const KEPT: usize = 8;

@@ -42,12 +42,12 @@ impl Default for TurnEnded {
 pub struct Screen {
     pub updates: SessionUpdates,
     pub signals: Signals,
-    /// Whoever reads what it prints.
+    /// The reader of what it prints.
     pub reader: StdoutReader,
     pub display: Display,
     /// Questions that wait until those before them are answered.
     pub waiting: QuestionQueue,
-    /// Whoever is at the terminal; without anybody no question comes.
+    /// The person at the terminal; without one no question comes.
     pub asking: Option<Asking>,
     /// Of each turn.
     pub timeout: Option<Duration>,
@@ -185,7 +185,7 @@ impl Screen {
         self.asking.as_ref().map(|asking| asking.terminal.take_draft()).unwrap_or_default()
     }
 
-    /// Whoever changed it and was interrupted.
+    /// Puts back what a part of the program changed and could not put back, since it was interrupted.
     pub fn restore_terminal(&mut self) {
         if let Some(asking) = &mut self.asking {
             asking.terminal.restore();
@@ -201,7 +201,7 @@ impl Screen {
         }
     }
 
-    /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
+    /// Asks the person at the terminal. A signal and the clock answer for them: no, and that was it.
     async fn ask(
         &mut self,
         session: &Session,

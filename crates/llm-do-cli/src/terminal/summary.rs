@@ -44,7 +44,7 @@ pub fn seconds(time: Duration) -> String {
 
 /// A count of tokens: exact while it is short.
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit after the point")]
-fn count(tokens: u64) -> String {
+pub fn count(tokens: u64) -> String {
     match tokens {
         0..10_000 => tokens.to_string(),
         10_000..1_000_000 => format!("{:.1}k", tokens as f64 / 1e3),

@@ -58,6 +58,18 @@ impl Blobs {
         if of_bytes(&bytes) == digest { Ok(bytes) } else { Err(wrong("has changed")) }
     }
 
+    /// The digests of all values that are there, in order.
+    pub fn digests(&self) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut digests: Vec<String> = names.filter(|name| is_digest(name)).collect();
+        digests.sort();
+        Ok(digests)
+    }
+
     fn place(&self, digest: &str) -> io::Result<PathBuf> {
         if is_digest(digest) {
             return Ok(self.directory.join(digest));

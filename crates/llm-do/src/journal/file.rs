@@ -180,6 +180,8 @@ struct JournalProgress {
     taken: HashSet<String>,
     /// The names of the parts that are written already.
     parts: HashSet<String>,
+    /// How many turns of the entry were finished.
+    turns: u64,
     /// The journal cannot be written: nothing may run after that, unless the run goes on unrecorded.
     failure: Option<Stop>,
 }
@@ -255,6 +257,16 @@ impl OpenJournal {
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
         self
+    }
+
+    /// Says how the run is left, without going on with it. Of a stranger's journal nothing is said.
+    pub fn leave(self, state: EndState, reason: &str) -> Result<(), JournalError> {
+        let Self { path, file, settings, origin, .. } = self;
+        let JournalOrigin::Own { committed, last } = origin else { return Ok(()) };
+        let failed = |error| JournalError::Io { path: path.clone(), error };
+        file.set_len(committed).map_err(failed)?;
+        let line = RunLine::ended(&RunEnd::new(state, reason), now(), settings.by);
+        append(&file, &mut Signer::after(last, settings.key), [line_of(&line)]).map_err(failed)
     }
 
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
@@ -407,8 +419,9 @@ impl FileJournal {
 
     fn of(contents: JournalContents, mode: Mode, matching: Matching, settings: JournalSettings) -> Self {
         let parts = contents.parts.keys().cloned().collect();
+        let turns = contents.turns().iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let records = contents.into_records();
-        let state = JournalProgress { records, taken: HashSet::new(), parts, failure: None };
+        let state = JournalProgress { records, taken: HashSet::new(), parts, turns, failure: None };
         Self { state: Mutex::new(state), mode, matching, settings }
     }
 
@@ -418,6 +431,11 @@ impl FileJournal {
         let Mode::Writes { writer, .. } = &self.mode else { return Ok(()) };
         let line = RunLine::ended(&RunEnd::new(state, reason), now(), self.settings.by.clone());
         writer.append(line_of(&line), None).durable_or(self).await
+    }
+
+    /// How many turns of the entry were finished, in this process and in earlier ones.
+    pub fn turns(&self) -> u64 {
+        self.state().turns
     }
 
     // Its maps stay right whatever panicked elsewhere.
@@ -614,6 +632,9 @@ impl StepLines<'_> {
 
     async fn done(&self, result: RawJson, judged: Option<RawJson>) -> Result<(), Stop> {
         let written = self.append(LineState::Done, Some(result), judged);
+        if self.kind == StepKind::Call && memchr::memchr_iter(b'/', self.key.as_bytes()).count() == 1 {
+            self.journal.state().turns += 1;
+        }
         // Lines are written in order, so that what is built on a decision is never there without it.
         if self.kind != StepKind::Decide {
             written.durable_or(self.journal).await?;
@@ -673,10 +694,16 @@ pub fn read_with(path: &Path, key: Option<&StateKey>, blobs: Option<&Blobs>) -> 
     read.map(|(contents, _)| contents).map_err(|damage| damaged(damage, path))
 }
 
-/// What a stranger's journal says, without what people answered there.
+/// What a stranger's journal says, without what people answered there. All values are in the file.
 pub fn read_foreign(path: &Path) -> Result<JournalContents, JournalError> {
+    read_foreign_with(path, None)
+}
+
+/// The same of a journal whose large values are kept elsewhere.
+pub fn read_foreign_with(path: &Path, blobs: Option<&Blobs>) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
-    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &record::no_values);
+    let values = |digest: &str| value_in(blobs, digest);
+    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);
     lines.and_then(JournalContents::of).map_err(|damage| damaged(damage, path))
 }
 

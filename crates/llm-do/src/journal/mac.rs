@@ -80,6 +80,12 @@ impl fmt::Display for LineMac {
     }
 }
 
+fn random_bytes() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
+}
+
 impl StateKey {
     /// The key that these bytes are; the caller keeps them secret.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -101,6 +107,11 @@ impl StateKey {
         Some(Self::from_bytes(bytes))
     }
 
+    /// A new key as machines share it, which nobody else knows: 64 hex digits.
+    pub fn new_hex() -> io::Result<String> {
+        random_bytes().map(|bytes| super::digest::hex(&bytes))
+    }
+
     /// The key of a state directory; made when there is none yet. Two that come at once get the same one.
     pub fn of_directory(state: &Path) -> io::Result<Self> {
         let file = state.join(KEY_FILE);
@@ -108,8 +119,7 @@ impl StateKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Self::from_bytes),
         }
-        let mut bytes = [0; 32];
-        rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+        let bytes = random_bytes()?;
         DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         // Written whole under another name first: nobody ever reads half of a key.
         let temporary = state.join(format!(".key-{}-{:016x}", std::process::id(), fastrand::u64(..)));

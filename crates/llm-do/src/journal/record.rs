@@ -7,7 +7,7 @@
 mod v1;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -264,9 +264,18 @@ pub struct JournalContents {
     /// The user who began it, if that is known.
     pub begun_by: Option<String>,
     records: BTreeMap<String, JournalEntry>,
-    /// What steps without a result had told of their costs, by their keys.
-    lost: Vec<(String, RawJson)>,
+    lost: Vec<LostStep>,
     ended: Option<RunEnd>,
+}
+
+/// A step that gave no result, but took something.
+#[derive(Clone, Debug)]
+pub struct LostStep {
+    pub key: String,
+    /// Milliseconds since 1970.
+    pub at: u64,
+    /// What it had told of that.
+    pub told: RawJson,
 }
 
 /// What is wrong with a file that is no journal, or no longer one.
@@ -446,7 +455,7 @@ impl JournalContents {
             LineState::Asked => StepProgress::Asked(res),
             LineState::Done => StepProgress::Done(res.ok_or_else(|| format!("`{k}` has no result"))?),
             LineState::Lost => {
-                self.lost.extend(res.map(|told| (k, told)));
+                self.lost.extend(res.map(|told| LostStep { key: k, at, told }));
                 return Ok(());
             }
             LineState::Undone => {
@@ -470,9 +479,32 @@ impl JournalContents {
         self.records.iter().map(|(key, record)| (key.as_str(), record))
     }
 
-    /// What steps without a result had told of their costs, by their keys.
-    pub(crate) fn lost(&self) -> impl Iterator<Item = (&str, &RawJson)> {
-        self.lost.iter().map(|(key, told)| (key.as_str(), told))
+    /// What is known of the step with this key.
+    pub fn record(&self, key: &str) -> Option<&JournalEntry> {
+        self.records.get(key)
+    }
+
+    /// What steps without a result had told of their costs.
+    pub fn lost(&self) -> &[LostStep] {
+        &self.lost
+    }
+
+    /// When something was last recorded of a step, in milliseconds since 1970.
+    pub fn last_at(&self) -> u64 {
+        let steps = self.records.values().map(|record| record.at);
+        steps.chain(self.lost.iter().map(|lost| lost.at)).fold(self.begun_at, u64::max)
+    }
+
+    /// What the run began with, as its keys name it; nothing before its first step.
+    pub fn entry(&self) -> Option<&str> {
+        self.records.keys().next().and_then(|key| key.split('/').next())
+    }
+
+    /// The turns of the entry of which anything is recorded, in their order, each with whether it was finished.
+    pub fn turns(&self) -> Vec<(u64, bool)> {
+        let Some(entry) = self.entry() else { return Vec::new() };
+        let numbers: BTreeSet<u64> = self.records.keys().filter_map(|key| turn_number(entry, key)).collect();
+        numbers.into_iter().map(|number| (number, self.done(&format!("{entry}/t{number}")).is_some())).collect()
     }
 
     /// How the run was left by the process that ran it last; nothing if that one still runs, or died.
@@ -487,7 +519,7 @@ impl JournalContents {
     }
 
     /// The records beneath a key, all levels.
-    pub(crate) fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
+    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
         beneath(&self.records, key)
     }
 

@@ -1,5 +1,6 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+pub mod call_tree;
 mod continuation;
 mod dynamic;
 mod entry;
@@ -74,7 +75,7 @@ pub struct Models {
 }
 
 impl Models {
-    /// Nobody yet. The default knows only the prices of the table.
+    /// No provider yet. The default knows only the prices of the table.
     pub fn new(prices: Prices) -> Self {
         Self { prices, ..Self::default() }
     }
@@ -156,7 +157,7 @@ pub struct RuntimeConfig {
     pub private_directories: Vec<PathBuf>,
     /// Where the user wants programs of shells to be found by name, besides the directories of the system.
     pub program_directories: Vec<PathBuf>,
-    /// What agents that are created in this run get where whoever creates them is silent.
+    /// What agents that are created in this run get where their creator is silent.
     pub creation_defaults: WorkerDefaults,
     /// Where it is kept which agents were created; without it they are callable in this run alone.
     pub created: Option<CreatedStore>,
@@ -166,7 +167,7 @@ pub struct RuntimeConfig {
     pub wording: Wording,
 }
 
-/// What becomes of a limit on money where nobody knows what something costs.
+/// What becomes of a limit on money where the price of something is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownPrices {
     /// Nothing is asked.
@@ -238,7 +239,7 @@ pub struct Runtime {
     /// What earlier processes did in this run.
     resumed: PriorSpending,
     events: Events,
-    /// Calls that nobody in the run has made.
+    /// Calls that were not made inside of the run.
     entered: AtomicU64,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
@@ -492,7 +493,7 @@ pub enum RunError {
         /// What it said.
         words: String,
     },
-    /// By whoever drives the turn.
+    /// By the caller that drives the turn.
     #[error("cancelled")]
     Cancelled {
         /// What was said before.
@@ -680,7 +681,7 @@ impl Runtime {
         self.recorded_by(Arc::new(journal), PriorSpending::default())
     }
 
-    /// The place of a call that nobody in the run makes; mostly there is one.
+    /// The place of a call that is not made inside of the run; mostly there is one.
     fn steps_of_entry(&self, name: &str) -> Steps {
         match self.entered.fetch_add(1, Ordering::Relaxed) {
             0 => self.steps.at(format_args!("{name}")),
@@ -688,7 +689,7 @@ impl Runtime {
         }
     }
 
-    /// The same session, whose messages somebody keeps; before any call is opened.
+    /// The same session, whose messages this log keeps; before any call is opened.
     #[must_use]
     pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
         Self { events: self.events.logged_by(log), ..self }
@@ -786,7 +787,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// An input from outside may name files that somebody must agree to, as a call of a model may.
+    /// An input from outside may name files that the approver must agree to, as a call of a model may.
     async fn permitted_reach(
         &self,
         input: &Input,
@@ -812,7 +813,7 @@ impl Runtime {
         Err(Ending::Refused { path, tool, reason }.into())
     }
 
-    /// What somebody says about the files that an input names; `None` if nobody must be asked.
+    /// What the approver says about the files that an input names; `None` if there is nothing to ask.
     async fn permitted_files(
         &self,
         input: &serde_json::Value,

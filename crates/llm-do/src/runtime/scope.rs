@@ -120,7 +120,7 @@ pub struct CallScope<'r> {
     call: u64,
     parent: Option<u64>,
     account: Account,
-    /// What the model costs, if anybody knows.
+    /// What the model costs, if that is known.
     price: Option<Arc<ModelPrice>>,
     opening: OpeningEstimate,
     limited: LimitKinds,
@@ -330,7 +330,7 @@ impl<'r> CallScope<'r> {
         }
     }
 
-    /// What the agent has said in this turn, for whoever gets no answer.
+    /// What the agent has said in this turn, for a caller that gets no answer.
     fn partial_text(&self) -> String {
         let start = self.turn.as_ref().map_or(self.frame.history.len(), |turn| turn.start);
         let replies = self.frame.history[start..].iter().filter_map(|message| match message {
@@ -645,7 +645,7 @@ impl<'r> CallScope<'r> {
         })
     }
 
-    /// What identifies the next request, if anybody wants to know: the agent and all that was said, but neither model
+    /// What identifies the next request, if a journal or a listener wants to know: the agent and all that was said, but neither model
     /// nor settings, so that a run can be resumed with others.
     fn extend_chain(&mut self) {
         if !self.steps.is_recorded() {
@@ -759,7 +759,7 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
 struct Turn {
     /// Until the user message is made of it. Boxed, since a call has room for it as long as it is open.
     input: Option<Box<Input>>,
-    /// Which files the input may name; `None` if nobody was asked yet.
+    /// Which files the input may name; `None` if the approver was not asked yet.
     reach: Option<Reach>,
     /// How long the history was before it.
     start: usize,

@@ -154,14 +154,14 @@ pub struct Question {
     pub preview: Option<String>,
     /// A digest of what the answer is about, if it can change until then: the content that a write replaces.
     pub bound_to: Option<String>,
-    /// What somebody else says about the call, such as the description of an agent: shown as theirs, never as ours.
+    /// What its author says about the call, such as the description of an agent: shown as theirs, never as ours.
     pub foreign: Option<String>,
     /// What an answer for the session covers, if that is not these arguments and this tool.
     pub covers: Option<Coverage>,
 }
 
-/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: whoever
-/// shows them escapes them.
+/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: a
+/// front end that shows them escapes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// By an answer for this exact call.
@@ -219,7 +219,7 @@ impl Verdict {
         }
     }
 
-    /// What no rule can allow is let through for what was judged, also where nobody is asked this time.
+    /// What no rule can allow is let through for what was judged, also where no question is asked this time.
     fn bound_exception(&self) -> Option<String> {
         self.question().filter(|_| self.is_exceptional()).and_then(|question| question.bound_to.clone())
     }
@@ -337,7 +337,7 @@ impl Approvals {
     }
 }
 
-/// Somebody who can be asked.
+/// The approver: a person, or what answers for one.
 pub trait Approver: Send + Sync {
     /// Asks about one call and waits for the answer. Dropping the future takes the question back.
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer>;
@@ -379,7 +379,7 @@ pub struct SessionCoverage {
     pub tool: Option<String>,
 }
 
-/// Nobody answers more of them with a clear head.
+/// A person does not answer more of them with a clear head.
 pub const MOST_OPEN_QUESTIONS: usize = 128;
 
 /// How many questions of a session are open.
@@ -403,7 +403,7 @@ impl Drop for OpenSlot<'_> {
     }
 }
 
-/// A question that nobody could answer, for whoever decides later.
+/// A question that could not be answered, for the person who decides later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PendingQuestion {
     /// The digest of the question, all of it; people read [`short_id`] of it.
@@ -418,7 +418,7 @@ pub struct PendingQuestion {
     pub reason: String,
     /// What would change, line by line.
     pub preview: Option<String>,
-    /// What somebody else says about the call.
+    /// What the author of the tool says about the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign: Option<String>,
 }
@@ -431,8 +431,8 @@ pub fn short_id(digest: &str) -> &str {
     digest.get(..SHORT_ID).unwrap_or(digest)
 }
 
-/// A question as it stands in a journal: all that an answer is about. It has no id there: whoever reads it makes the
-/// digest of what he reads, so that no line can show one call and get another one approved.
+/// A question as it stands in a journal: all that an answer is about. It has no id there: its reader makes the digest
+/// of what is read, so that no line can show one call and get another one approved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AskedQuestion {
     path: Vec<String>,
@@ -463,7 +463,7 @@ impl AskedQuestion {
         digest(place.chain([tool.as_str(), &arguments, reason]).chain(said))
     }
 
-    /// For whoever decides later. `run` and `key` say where it was asked.
+    /// For the person who decides later. `run` and `key` say where it was asked.
     pub fn pending(&self, run: &str, key: &str) -> PendingQuestion {
         let Self { path, tool, arguments, reason, preview, foreign, .. } = self.clone();
         PendingQuestion { id: self.digest(run, key), path, tool, arguments, reason, preview, foreign }
@@ -494,7 +494,7 @@ pub enum Answer {
     },
     /// Refuse and end the run.
     EndRun,
-    /// Whoever is there does not decide this: it waits for somebody else.
+    /// The approver does not decide this: it waits for another one.
     Later,
 }
 
@@ -587,8 +587,8 @@ impl PermittedCall {
 
 /// A person's answer, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct RecordedAnswer {
-    answer: Answer,
+pub(crate) struct RecordedAnswer {
+    pub(crate) answer: Answer,
     /// How arguments that the person changed were judged then: if they are judged otherwise later, the answer was about
     /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -624,7 +624,7 @@ impl From<Stop> for NoAnswer {
 /// An answer with more bytes is none.
 pub const LARGEST_ANSWER: usize = 2 << 20;
 
-/// An answer that nobody can have typed refuses.
+/// An answer that no person can have typed refuses.
 fn bounded(answer: Answer) -> Answer {
     let too_long = |what: &str| {
         let reason = Some(format!("{what} of more than {LARGEST_ANSWER} bytes are not taken"));
@@ -645,7 +645,7 @@ pub enum GateOutcome {
         reason: String,
         by: RefusedBy,
     },
-    /// It must ask, and nobody is there.
+    /// It must ask, and there is no approver.
     Waits(PendingQuestion),
     /// A person ended the run.
     EndRun,
@@ -710,7 +710,7 @@ pub struct Candidate<'a> {
     pub agent: &'a str,
     /// The agents and the code from the entry down.
     pub path: &'a [String],
-    /// Where in the call tree it stands; made when somebody must be asked.
+    /// Where in the call tree it stands; made when a question must be asked.
     pub key: &'a (dyn Fn() -> String + Sync),
 }
 
@@ -725,7 +725,7 @@ pub struct Gate {
     open: OpenCount,
 }
 
-/// An approval for the rest of the session, for one agent: whoever read what `editor` was about to do has not read what
+/// An approval for the rest of the session, for one agent: a person who read what `editor` was about to do has not read what
 /// another agent does with the same tool. Refusals are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Grant {
@@ -832,7 +832,7 @@ impl Gate {
             let reason = "every question is answered with no in this run".to_owned();
             return Err(NoAnswer::Policy(reason, DecidedBy::RejectAll));
         }
-        // Nothing is made for a question that nobody is asked, and that no record and no answer can know.
+        // Nothing is made for a question that is not asked, and that no record and no answer can know.
         if !steps.is_recorded() && self.approvals.known.is_none() {
             self.answered_at_once(candidate, verdict, false, events)?;
         }
@@ -884,7 +884,7 @@ impl Gate {
         Ok((answer, by))
     }
 
-    /// Stops where nobody has to be asked; who watches the run learns of it.
+    /// Stops where no question is needed; who watches the run learns of it.
     fn answered_at_once(
         &self,
         candidate: &Candidate<'_>,
@@ -1038,7 +1038,7 @@ impl Candidate<'_> {
         });
     }
 
-    /// As it is written down: without keys. Whoever is asked now reads it as it is, and what an answer is bound to is too.
+    /// As it is written down: without keys. The approver who is asked now reads it as it is, and what an answer is bound to is too.
     fn asked(&self, question: &Question, redactor: &Redactor) -> AskedQuestion {
         let Question { reason, preview, bound_to, foreign, covers } = question.clone();
         let clean = |text: String| redactor.redacted(text);

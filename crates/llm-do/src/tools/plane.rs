@@ -187,9 +187,9 @@ impl ToolPlane {
     }
 
     /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
-    /// must wait for an approval that nobody can give, none runs.
+    /// must wait for an approval that cannot be given now, none runs.
     async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<GivenResult>, Ending> {
-        // Whoever reads the trace finds the calls of a reply in its order, whichever ends first.
+        // Readers of the trace find the calls of a reply in its order, whichever ends first.
         let first = cx.events.ranks(calls.len());
         let decided = self.decide_all(calls, first, cx).await?;
         let running =
@@ -359,7 +359,7 @@ impl CodeCaller {
     }
 }
 
-/// Closes every toolset, the last one first. An error while closing is told and is nobody's result.
+/// Closes every toolset, the last one first. An error while closing is told and is the result of no call.
 pub async fn close(open: Vec<OpenToolset>, events: &Events) {
     for OpenToolset { name, toolset, .. } in open.into_iter().rev() {
         let closed = guarded(async { toolset.close().await.map_err(ToolError::Failed) }).await;
@@ -447,7 +447,7 @@ impl Slot {
         }
     }
 
-    /// Code calls as somebody of its own.
+    /// Code is a caller of its own.
     fn node(&self, tool: &str, cx: &CallContext<'_>) -> Option<CodeCaller> {
         (self.kind == ToolKind::Code).then(|| CodeCaller::of(tool, cx))
     }

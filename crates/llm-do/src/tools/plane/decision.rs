@@ -45,11 +45,11 @@ enum CallDecision {
     Run(Permission),
     /// The model reads why.
     Refuse(String),
-    /// Nobody could answer the question, and it can be answered later.
+    /// No approver could answer the question, and it can be answered later.
     Wait(PendingQuestion),
 }
 
-/// Longer ones are read by nobody who has to agree to them.
+/// People who have to agree to longer ones do not read them.
 const LONGEST_ARGUMENTS: usize = 1024 * 1024;
 
 /// Where a call stands among those of its reply, and how often it was decided.
@@ -191,7 +191,7 @@ impl ToolPlane {
         Ok((decided, record))
     }
 
-    /// Nobody is there to answer: it waits if it can, whatever refusals do; else it is refused.
+    /// Without an approver: it waits if it can, whatever refusals do; else it is refused.
     fn unanswered(
         &self,
         call: &ToolCall,
