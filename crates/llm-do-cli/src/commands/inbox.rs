@@ -56,7 +56,7 @@ fn list(inbox: &mut Inbox, as_json: bool) -> Result<(), Failure> {
     let open = inbox.open().map_err(unfound)?;
     tell_troubles(inbox);
     if as_json {
-        return console::print(&json::lines(&Value::Array(open.iter().map(row).collect())));
+        return console::print(&open.iter().map(|waiting| json::line(&row(waiting))).collect::<String>());
     }
     if open.is_empty() {
         console::complain("no question is open\n");

@@ -47,7 +47,7 @@ fn suspend(sandbox: &Sandbox) -> String {
 fn questions(sandbox: &Sandbox) -> Vec<Value> {
     let ended = sandbox.run(&["inbox", "--json"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
-    serde_json::from_str(&ended.stdout).unwrap()
+    ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn short(question: &Value) -> &str {
