@@ -128,7 +128,8 @@ fn is_inherited(contents: &JournalContents, request: &RecordedRequest) -> bool {
 /// The state of a run that no process runs.
 fn left(contents: &JournalContents, turns: &[(u64, bool)]) -> RunState {
     // An answer that is recorded is one, also if the process was killed before it could say that it is done.
-    let is_answered = contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
+    let is_answered =
+        contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
     match contents.ended().map(|end| end.state) {
         Some(EndState::Done) => RunState::Done,
         Some(EndState::Waits) => RunState::Waits,
@@ -185,7 +186,14 @@ impl RunStore {
         let is_young = now().saturating_sub(id.milliseconds()) < BEGINNING;
         let journal_use = if self.is_running(id).unwrap_or(false) { JournalUse::Locked } else { JournalUse::Free };
         match self.read_journal(id) {
-            Ok(contents) => Some(RunSummary::of(&contents, journal_use).line(*id, &project_of(&contents))),
+            Ok(contents) => {
+                let (summary, project) = (RunSummary::of(&contents, journal_use), project_of(&contents));
+                // A process that died could not say what it had cost; saying it twice does no harm.
+                if summary.state == RunState::Died {
+                    let _ = self.costs().append(&summary.costs(*id, &project));
+                }
+                Some(summary.line(*id, &project))
+            }
             Err(JournalError::Missing(_) | JournalError::NotAJournal(_)) if is_young => None,
             Err(_) => Some(damaged(id)),
         }

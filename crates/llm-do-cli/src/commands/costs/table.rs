@@ -91,7 +91,12 @@ fn shown_name(name: &str, group: CostGroup) -> String {
     fit(&visible(name), WIDEST_NAME)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a few columns")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a few columns"
+)]
 fn bar_of(usd: f64, most: f64, room: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if most <= 0.0 || usd <= 0.0 {
@@ -149,7 +154,8 @@ not in the costs: 12.0k tokens without a known price
   c:z: 12.0k tokens
 ";
         assert_eq!(table(&sums, CostGroup::Model, Some(80), PLAIN), expected);
-        let plain: String = expected.replace(['█', '▊'], "").lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        let plain: String =
+            expected.replace(['█', '▊'], "").lines().map(|line| format!("{}\n", line.trim_end())).collect();
         assert_eq!(table(&sums, CostGroup::Model, None, PLAIN), plain);
         let line = r#"{"in":12000,"model":"b:y","out":34,"runs":3,"unpriced_tokens":0,"usd":2.0}"#;
         assert_eq!(json(&sums, CostGroup::Model).lines().next(), Some(line));
@@ -158,7 +164,9 @@ not in the costs: 12.0k tokens without a known price
     #[test]
     fn days_stand_in_their_order_and_projects_by_their_last_part() {
         let days = [sum("2026-11-16", 1, 0.0, 0), sum("2026-11-17", 1, 1.0, 0)];
-        assert!(table(&days, CostGroup::Day, None, PLAIN).contains("\n2026-11-16     1  12.0k   34     $0\n2026-11-17"));
+        assert!(
+            table(&days, CostGroup::Day, None, PLAIN).contains("\n2026-11-16     1  12.0k   34     $0\n2026-11-17")
+        );
         let shown = table(&[sum("/home/me/re\u{1b}fund/", 1, 1.0, 0)], CostGroup::Project, None, PLAIN);
         assert!(shown.lines().nth(1).unwrap().starts_with("re\\u{1b}fund "), "{shown}");
     }

@@ -66,6 +66,11 @@ fn markdown(named: &NamedRun) -> Result<String, Failure> {
     let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
     let line = &named.line;
     let (project, begun) = (visible(&line.project), shown_time(contents.begun_at));
-    let head = format!("# Run {}\n\n{project} · {} · begun {begun} · {}\n\n", line.id, visible(&line.entry), table::state(line));
+    let head = format!(
+        "# Run {}\n\n{project} · {} · begun {begun} · {}\n\n",
+        line.id,
+        visible(&line.entry),
+        table::state(line)
+    );
     Ok(head + transcript::markdown(&conversation(&contents), &line.entry).trim_end() + "\n")
 }

@@ -39,7 +39,15 @@ fn go_on(forked: ForkedRun, conduct: ConductArgs) -> Result<(), Failure> {
     if let Some(prompt) = said.filter(|_| is_conversation) {
         let continued = Some(id.to_string());
         let (prompt, chat, no_stdin, force) = (Some(prompt), true, true, true);
-        return resume::continue_chat(RunArgs { prompt, chat, continued, no_stdin, force, conduct, ..RunArgs::default() });
+        return resume::continue_chat(RunArgs {
+            prompt,
+            chat,
+            continued,
+            no_stdin,
+            force,
+            conduct,
+            ..RunArgs::default()
+        });
     }
     resume::run(&ResumeArgs {
         run: Some(PathBuf::from(id.as_str())),

@@ -41,7 +41,8 @@ fn narrow(widths: &mut [usize; COLUMNS], columns: usize) {
     let over = |widths: &[usize; COLUMNS]| (widths.iter().sum::<usize>() + GAP * (COLUMNS - 1)).saturating_sub(columns);
     for (group, least) in [(&[PROJECT, ENTRY][..], 7), (&[STATE][..], 12)] {
         while over(widths) > 0 {
-            let widest = group.iter().copied().max_by_key(|column| widths[*column]).filter(|column| widths[*column] > least);
+            let widest =
+                group.iter().copied().max_by_key(|column| widths[*column]).filter(|column| widths[*column] > least);
             let Some(column) = widest else { break };
             widths[column] -= 1;
         }
