@@ -95,6 +95,8 @@ pub fn fork(
     };
     let id = store.create().map_err(|error| LaunchError::usage(format!("the run cannot be kept: {error}")))?;
     header.run = id.to_string();
+    // The key of `--once` belongs to the other run.
+    header.once = None;
     header.flags.models = models_of(&header.flags.models, &models)?;
     if let Some(prompt) = prompt.filter(|_| !is_conversation) {
         header.input = Some(Input::from(prompt.as_str()));

@@ -44,6 +44,17 @@ pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
     attended(begin_chat(args, &environment, &settings), format)
 }
 
+/// Goes on with a run that is held open already.
+pub fn run_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<(), Failure> {
+    let format = plan::output_format(&args.conduct);
+    attended(begin_open(open, args, environment, settings), format)
+}
+
 fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
     match begun {
         Ok(run) => run.finish(),
@@ -79,7 +90,15 @@ fn place(args: &ResumeArgs, settings: &Settings) -> Result<RunPlace, Failure> {
 }
 
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
-    let open = opened(args, environment, settings)?;
+    begin_open(opened(args, environment, settings)?, args, environment, settings)
+}
+
+fn begin_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<ResumedRun, Failure> {
     let is_conversation = open.is_conversation();
     if let Some(outcome) = records::outcome(open.contents()).filter(|_| !is_conversation) {
         let mut output = plan::output(&args.conduct, environment);
