@@ -13,6 +13,7 @@ use llm_do::store::summary::inherited;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
+use crate::kept_runs::{is_bundle, unbundle};
 use crate::launch::Resumption;
 use crate::record::{Author, RunHeader, RunRecord, unusable};
 use crate::settings::Settings;
@@ -33,6 +34,10 @@ impl RunPlace {
         let Some((store, typed)) = store.zip(word.to_str()) else { return Ok(Self::File(word.to_owned())) };
         match store.find(typed) {
             Ok(id) => Ok(Self::Store(store, id)),
+            Err(FindError::Unknown(_) | FindError::TooShort(_)) if is_bundle(word) => {
+                let id = unbundle(word, &store)?;
+                Ok(Self::Store(store, id))
+            }
             Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => Ok(Self::File(word.to_owned())),
             Err(FindError::Unknown(typed)) => {
                 Err(LaunchError::usage(format!("there is no run `{typed}`, and no such file")).hint(Remedy::ListRuns))
