@@ -9,8 +9,10 @@ use llm_do::escape::visible;
 use llm_do::program::{Entry, Typing};
 use llm_do::records::JournalContents;
 use llm_do::runs::RestoredTurns;
+use llm_do::store::layout::RunId;
 use llm_do::trust::Fingerprint;
 use llm_do::{Input, Listen, Program, process};
+use llm_do_launch::error::LaunchError;
 use llm_do_launch::keep::RunKeeper;
 use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
@@ -36,7 +38,7 @@ use crate::terminal::prompt::Asking;
 use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::style::Styles;
-use crate::{answer_file, console, foreign_flags, terminal::trust};
+use crate::{answer_file, console, foreign_flags, remedy, terminal::trust};
 
 /// What is known of a run that goes on.
 pub struct PriorRun<'a> {
@@ -200,7 +202,7 @@ fn is_told_without_python(program: &Program) -> bool {
 
 impl LinkedRun {
     /// What becomes of the steps of a run that begins now.
-    pub fn record(&mut self) -> Result<Record, Failure> {
+    fn record(&mut self) -> Result<Record, Failure> {
         if let Some((header, contents)) = self.replayed.take() {
             return Ok(Record::Known(RunRecord::replay(contents, header.run)));
         }
@@ -211,8 +213,26 @@ impl LinkedRun {
         begun(&self.linked, &self.conduct.recording, input)
     }
 
+    /// Begins a new run, unless another one has its key.
+    pub fn begin(mut self) -> Result<RunStart, Failure> {
+        let record = self.record()?;
+        let once = match &record {
+            Record::Keep(_, header) => header.once.clone(),
+            Record::Ephemeral | Record::File(..) | Record::Known(_) => None,
+        };
+        match self.readied(record, None) {
+            Ok(attendance) => Ok(RunStart::Ready(Box::new(attendance))),
+            Err(LaunchError::Taken(first)) => Ok(RunStart::Taken(first, once)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Everything is known, and a new record is begun.
     pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, Failure> {
+        Ok(self.readied(record, known)?)
+    }
+
+    fn readied(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, LaunchError> {
         let Self { linked, talk, conduct, rehearsed, editor, cut, executor, .. } = self;
         let has_code = linked.program().registry.python.is_some();
         // A chat that is cleared begins another run of the same program.
@@ -234,6 +254,13 @@ fn begun(linked: &LinkedLaunch, recording: &Recording, input: Option<Input>) -> 
         Recording::Journal(file, kind) => Record::File(file.clone(), *kind, header()?),
         Recording::Nothing | Recording::Replay(..) => Record::Ephemeral,
     })
+}
+
+/// What a run that was to begin has become.
+pub enum RunStart {
+    Ready(Box<Attendance>),
+    /// Another run has its key, and this is the digest of what was to be said.
+    Taken(RunId, Option<String>),
 }
 
 /// A run that is about to start, and whoever attends to it.
@@ -406,6 +433,7 @@ fn listen(format: RunFormat, view: View) -> ListenPlan {
             Verbosity::Messages => Some(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => None,
         },
+        answering: Some(remedy::approving),
     }
 }
 

@@ -10,12 +10,14 @@ use llm_do::events::AgentSpending;
 use llm_do::messages::Usage;
 use llm_do::prices;
 use llm_do::program::Entry;
+use llm_do::providers::ModelError;
 use llm_do::records::{
     Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RecordedRequest, RunIdentity, RunKind,
     WriteFailure,
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::{CalendarDay, CostLine};
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
@@ -69,12 +71,18 @@ pub enum EndReason {
     Unread,
     /// A call was refused, and that ended it.
     Refused,
-    /// A model, a tool or the project failed.
+    /// What was asked for cannot be done: the input or the project is wrong.
+    Usage,
+    /// The provider of a model refused, or could not be reached.
+    Provider,
+    /// An answer violated its schema.
+    Schema,
+    /// A model, a tool or the program failed.
     Failed,
 }
 
 impl EndReason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self::Answered,
         Self::Asked,
         Self::Limit,
@@ -84,17 +92,46 @@ impl EndReason {
         Self::TimedOut,
         Self::Unread,
         Self::Refused,
+        Self::Usage,
+        Self::Provider,
+        Self::Schema,
         Self::Failed,
     ];
 
     /// Of a turn that came to nothing.
     pub fn of(error: &RunError) -> Self {
         match error {
-            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
-            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
-            RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
+            RunError::Input(_)
+            | RunError::NoAgent { .. }
+            | RunError::NoProvider { .. }
+            | RunError::Toolset { .. }
+            | RunError::IdleRule { .. }
+            | RunError::UnknownPrice { .. }
+            | RunError::UnboundedTool { .. }
+            | RunError::NotStarted => Self::Usage,
             RunError::Cancelled { .. } => Self::Interrupted,
-            _ => Self::Failed,
+            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
+            RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
+            RunError::Ended(Ending::Unauthenticated { .. }) | RunError::NotAskedAgain { .. } => Self::Provider,
+            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
+            RunError::Model { error, .. } => match error {
+                ModelError::Authenticate(_)
+                | ModelError::FixRequest(_)
+                | ModelError::Unreachable(_)
+                | ModelError::TimedOut(_)
+                | ModelError::Wait(_) => Self::Provider,
+                ModelError::ContextTooLong(_) => Self::Limit,
+                ModelError::Garbled(_) | ModelError::GiveUp(_) => Self::Failed,
+            },
+            RunError::Output { .. } => Self::Schema,
+            RunError::Ended(Ending::Journal(_))
+            | RunError::Unfinished { .. }
+            | RunError::Empty { .. }
+            | RunError::TooDeep { .. }
+            | RunError::TooManyCalls(_)
+            | RunError::RepeatedFailure { .. }
+            | RunError::Panicked { .. }
+            | RunError::Function { .. } => Self::Failed,
         }
     }
 
@@ -110,6 +147,9 @@ impl EndReason {
             Self::TimedOut => "timed_out",
             Self::Unread => "unread",
             Self::Refused => "refused",
+            Self::Usage => "usage",
+            Self::Provider => "provider",
+            Self::Schema => "schema",
             Self::Failed => "failed",
         }
     }
@@ -131,6 +171,9 @@ impl EndReason {
             | Self::TimedOut
             | Self::Unread
             | Self::Refused
+            | Self::Usage
+            | Self::Provider
+            | Self::Schema
             | Self::Failed => RunState::Stopped,
         }
     }
@@ -191,6 +234,11 @@ impl RunKeeper {
     /// The store that the run is in; `None` if only its costs are.
     pub fn store(&self) -> Option<&RunStore> {
         self.kept.as_ref().map(|_| &self.store)
+    }
+
+    /// Where the answers to its questions are kept, if the run is.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        self.store().map(|store| RunAnswers::of(store.clone(), self.id))
     }
 
     /// Begins the record of a new run. `None` if it cannot be kept and need not be, which is said.

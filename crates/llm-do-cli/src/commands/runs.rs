@@ -1,7 +1,7 @@
 //! `llm-do runs`: the runs that are kept, and what can be done with them besides going on.
 
 mod export;
-mod follow;
+pub mod follow;
 mod fork;
 mod list;
 mod remove;
