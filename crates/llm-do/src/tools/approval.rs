@@ -19,7 +19,7 @@ use crate::redact::Redactor;
 
 pub use crate::journal::digest::digest;
 pub(crate) use judgement::together;
-pub use judgement::{DecidedBy, Judgement, JudgementRecord, Ruling, Subject, UnshownCall, VerdictKind};
+pub use judgement::{CallSubject, DecidedBy, Judgement, JudgementRecord, Ruling, UnshownCall, VerdictKind};
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
