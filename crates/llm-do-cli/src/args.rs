@@ -35,8 +35,12 @@ pub enum Command {
     /// Talk to a project: many turns, one memory
     // It is never parsed: `chat` is rewritten to `run --chat`, so that its flags are built once.
     Chat,
-    /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
+    /// Continue a run: after a crash, at a limit, or where it waits for an approval
     Resume(ResumeArgs),
+    /// List the runs that are kept; show, follow, cancel, fork, export and remove them
+    Runs(RunsArgs),
+    /// Sum up what runs cost
+    Costs(CostsArgs),
     /// Serve other programs: JSON-RPC on stdin and stdout
     Serve(ServeArgs),
     /// Link a project without running anything of it, and show what it can do
@@ -111,7 +115,7 @@ pub struct CheckArgs {
 Examples:
   llm-do run hello \"What is a monad?\"
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
-  llm-do run desk \"…\" --journal desk.journal            can be resumed with `llm-do resume`
+  llm-do run desk \"…\" --label nightly                   shown by `llm-do runs`, goes on with `llm-do resume`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
   llm-do run hello --dry-run \"Hi\"                        the request, without sending it
@@ -151,8 +155,26 @@ pub struct RunArgs {
     /// Many turns instead of one, as `llm-do chat` does
     #[arg(long)]
     pub chat: bool,
-    /// Keep every step in this file, so that the run can be resumed
-    #[arg(long, visible_alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run"])]
+    /// Do not keep this run: it cannot be listed, resumed or continued later
+    #[arg(long, conflicts_with_all = ["durable", "label", "once"])]
+    pub ephemeral: bool,
+    /// Have each step on the disk before the next one: the run survives a power cut
+    #[arg(long)]
+    pub durable: bool,
+    /// A name for the run, which lists of runs show and can be filtered by
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Run once for this key and project: a second start attaches to the first run, or tells its answer again
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["journal", "replay", "dry_run"])]
+    pub once: Option<String>,
+    /// Go on with a chat: the last one of the project, or the one with this id
+    #[arg(short = 'c', long = "continue", value_name = "ID", num_args = 0..=1, default_missing_value = "")]
+    pub continued: Option<String>,
+    /// Finish a turn of a continued chat although the project has changed
+    #[arg(long, requires = "continued")]
+    pub force: bool,
+    /// Keep every step in this file instead of in the store, each on the disk before the next one
+    #[arg(long, visible_alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run", "ephemeral"])]
     pub journal: Option<PathBuf>,
     /// Answer every step from this journal: no model is asked, no tool runs
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
@@ -229,17 +251,23 @@ pub struct ConductArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  llm-do resume run.journal --show                  what waits, is in doubt, or has changed
-  llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
-  llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
-  llm-do resume run.journal --max-requests 80       after a limit, with a higher one
-  llm-do resume bug.journal --foreign               a journal that somebody else wrote
+  llm-do resume 06gy3k                              the run whose id begins like this
+  llm-do resume --last                              the last run of this project
+  llm-do resume 06gy3k --show                       what waits, is in doubt, or has changed
+  llm-do resume 06gy3k --approve 3f2a91c04d7e       allow the call with this id, and go on
+  llm-do resume 06gy3k --refuse 3f2a91c04d7e --reason \"use the other account\"
+  llm-do resume 06gy3k --max-requests 80            after a limit, with a higher one
+  llm-do resume ./bug.journal --foreign             a journal that somebody else wrote
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
 pub struct ResumeArgs {
-    /// The file that `run --journal` wrote
-    pub journal: PathBuf,
+    /// The id of a run, six or more characters of its beginning, or the file that `--journal` wrote
+    #[arg(value_name = "RUN", required_unless_present = "last")]
+    pub run: Option<PathBuf>,
+    /// The last run: of this project, if the directory is one
+    #[arg(long, conflicts_with = "run")]
+    pub last: bool,
     /// Allow the call that waits with this id (repeatable)
     #[arg(long, value_name = "ID")]
     pub approve: Vec<String>,
@@ -260,6 +288,205 @@ pub struct ResumeArgs {
     pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(after_help = "\
+Examples:
+  llm-do runs                              the last runs of this project, or of all
+  llm-do runs --state waits --all          all that wait for an answer
+  llm-do runs show 06gy3k                  what was called in the run whose id begins like this
+  llm-do runs follow 06gy3k                what it does now, until it ends
+  llm-do runs fork 06gy3k --at main/t0/m2 -m anthropic:claude-sonnet-4-5
+  llm-do runs export 06gy3k --format bundle > run.bundle
+  llm-do runs rm --older 90d
+
+A run is named by its id, or by six or more characters of its beginning.")]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
+    #[command(flatten)]
+    pub listing: ListRunsArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ListRunsArgs {
+    /// Only of this project: its path, or the name that the list shows
+    #[arg(long, value_name = "PROJECT", conflicts_with = "all")]
+    pub project: Option<PathBuf>,
+    /// Only in this state
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub state: Option<StateArg>,
+    /// Only with this label
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Only what changed in this time, such as `2h`, `7d`, `4w`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// So many at most (20 without `--all`)
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub lines: Option<usize>,
+    /// All of all projects
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StateArg {
+    /// A process runs it
+    Running,
+    /// A question is open
+    Waits,
+    /// A limit, a timeout, a person or an error ended it
+    Stopped,
+    /// Its process ended without a word
+    Died,
+    /// It has its answer
+    Done,
+    /// Its record cannot be read
+    Damaged,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Show what was called in a run, what is open, and how to go on
+    Show(ShowRunArgs),
+    /// Tell what a run in another process does until it ends, and end with its exit code
+    Follow(NamedRunArgs),
+    /// End the turn of a run in another process, as Ctrl-C does there
+    Cancel(NamedRunArgs),
+    /// Make a new run of what another one has recorded, up to a place
+    Fork(Box<ForkRunArgs>),
+    /// Print all that is kept of a run
+    Export(ExportRunArgs),
+    /// Remove runs that have ended
+    Rm(RemoveRunsArgs),
+    /// Print a new key for machines that shall sign for each other
+    Key,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct NamedRunArgs {
+    /// Its id, or six or more characters of its beginning
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ShowRunArgs {
+    #[command(flatten)]
+    pub named: NamedRunArgs,
+    /// Also what was said
+    #[arg(long)]
+    pub messages: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What stands before the place is answered from the old record, the rest runs now. Without a place a run
+begins anew and a chat goes on behind its last turn. Files and the outside world are not rewound.")]
+pub struct ForkRunArgs {
+    #[command(flatten)]
+    pub named: NamedRunArgs,
+    /// What is said instead, where a turn begins
+    pub prompt: Option<String>,
+    /// The key of the first step that runs anew, as `llm-do runs show` tells it
+    #[arg(long, value_name = "KEY", conflicts_with = "turn")]
+    pub at: Option<String>,
+    /// The first turn that runs anew, counted from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub turn: Option<u64>,
+    #[command(flatten)]
+    pub conduct: ConductArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExportRunArgs {
+    #[command(flatten)]
+    pub named: NamedRunArgs,
+    /// In which form
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ExportFormat::Jsonl)]
+    pub format: ExportFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// The lines of its record, with every value in its line
+    Jsonl,
+    /// What was said, to read
+    Markdown,
+    /// What another machine can go on with: `llm-do resume FILE.bundle`
+    Bundle,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RemoveRunsArgs {
+    /// Their ids, or six or more characters of their beginnings
+    #[arg(value_name = "RUN", required_unless_present = "older")]
+    pub runs: Vec<String>,
+    /// All that have ended so long ago, such as `90d`
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "runs")]
+    pub older: Option<Duration>,
+    /// Also one that waits or runs
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do costs                             day by day
+  llm-do costs --by model --since 30d
+  llm-do costs --by project --json | jq
+
+Runs that were removed, and those that were not kept, are counted too. What has no known price is
+counted apart, in tokens.")]
+pub struct CostsArgs {
+    /// What to sum up by
+    #[arg(long, value_enum, value_name = "GROUP", default_value_t = CostGroupArg::Day)]
+    pub by: CostGroupArg,
+    /// Only of this time, such as `30d`
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "90d")]
+    pub since: Duration,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CostGroupArg {
+    Day,
+    Project,
+    /// The agent that asked the model
+    Agent,
+    Model,
+    /// The agent or function that runs began with
+    Entry,
+}
+
+impl ResumeArgs {
+    /// Of a run that is named by its id, without any decision.
+    pub fn of_run(id: &str, conduct: ConductArgs) -> Self {
+        Self {
+            run: Some(id.into()),
+            last: false,
+            approve: Vec::new(),
+            refuse: Vec::new(),
+            reason: Vec::new(),
+            show: false,
+            force: false,
+            foreign: false,
+            conduct,
+        }
+    }
 }
 
 /// With which fence around commands a rule that allows is enough.
@@ -377,15 +604,21 @@ pub struct CompletionsArgs {
 
 /// A time in seconds, or with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) if text.ends_with('m') => (number, 60.0),
-        Some(number) if text.ends_with('h') => (number, 3600.0),
-        Some(number) => (number, 1.0),
-        None => (text, 1.0),
+    let unit = match text.chars().next_back() {
+        Some('s') => Some(1.0),
+        Some('m') => Some(60.0),
+        Some('h') => Some(3600.0),
+        Some('d') => Some(86_400.0),
+        Some('w') => Some(604_800.0),
+        Some(_) | None => None,
     };
+    let number = if unit.is_some() { &text[..text.len() - 1] } else { text };
+    let unit = unit.unwrap_or(1.0);
     let seconds = number.trim().parse::<f64>().ok().map(|number| number * unit);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`".to_owned())
+    duration
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`, `7d`, `4w`".to_owned())
 }
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
@@ -414,14 +647,25 @@ impl RunArgs {
     /// Refuses flags that a chat cannot have. The definition of the flags cannot say it: who types `chat` never typed the
     /// flag `--chat`, which it would name.
     fn check_chat(&self) -> Result<(), clap::Error> {
-        let given =
-            [("--journal", self.journal.is_some()), ("--replay", self.replay.is_some()), ("--dry-run", self.dry_run)];
+        let wrong = |fact: String| Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, fact));
+        if self.continued.is_some() {
+            if !self.chat {
+                return wrong("`--continue` is for `chat`; a run goes on with `llm-do resume ID`\n".to_owned());
+            }
+            let begins = [
+                ("--journal", self.journal.is_some()),
+                ("--ephemeral", self.ephemeral),
+                ("--label", self.label.is_some()),
+                ("--agent", self.agent.is_some()),
+            ];
+            if let Some((flag, _)) = begins.into_iter().find(|(_, is_given)| *is_given) {
+                return wrong(format!("`{flag}` cannot be used with `--continue`: the chat has begun\n"));
+            }
+        }
+        let given = [("--replay", self.replay.is_some()), ("--dry-run", self.dry_run), ("--once", self.once.is_some())];
         match given.into_iter().find(|(_, is_given)| self.chat && *is_given) {
             None => Ok(()),
-            Some((flag, _)) => {
-                let fact = format!("`{flag}` cannot be used with `chat`\n");
-                Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, fact))
-            }
+            Some((flag, _)) => wrong(format!("`{flag}` cannot be used with `chat`\n")),
         }
     }
 }
@@ -485,6 +729,7 @@ Examples:
   llm-do chat hello                       type; Enter sends, Ctrl-D ends
   llm-do chat hello \"Good morning\"       with a first message
   printf 'one\\ntwo\\n' | llm-do chat hello   every line of a pipe is a turn
+  llm-do chat hello --continue            the last chat with it goes on
 
 /help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
 
@@ -493,7 +738,7 @@ pub const NOW: &str = "now";
 
 /// Names of commands; everything else in their place is a project to run.
 pub const COMMANDS: &[&str] =
-    &["run", "chat", "resume", "serve", "check", "validate", "new", "models", "schema", "completions"];
+    &["run", "chat", "resume", "runs", "costs", "serve", "check", "validate", "new", "models", "schema", "completions"];
 
 /// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
 fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {
@@ -673,10 +918,18 @@ mod tests {
     #[test]
     fn times_have_units() {
         let seconds = |text| duration(text).map(|duration| duration.as_secs_f64());
-        for (text, expected) in [("90", 90.0), ("1.5s", 1.5), ("5m", 300.0), ("2h", 7200.0), ("0.2", 0.2)] {
+        for (text, expected) in [
+            ("90", 90.0),
+            ("1.5s", 1.5),
+            ("5m", 300.0),
+            ("2h", 7200.0),
+            ("7d", 604_800.0),
+            ("2w", 1_209_600.0),
+            ("0.2", 0.2),
+        ] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
-        for text in ["", "m", "0", "-1", "1d", "inf", "NaN", "1e99h", "soon"] {
+        for text in ["", "m", "0", "-1", "1y", "inf", "NaN", "1e99h", "soon"] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

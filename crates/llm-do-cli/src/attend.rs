@@ -5,14 +5,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use llm_do::approval::KnownAnswers;
+use llm_do::escape::visible;
 use llm_do::program::{Entry, Typing};
 use llm_do::records::JournalContents;
+use llm_do::runs::RestoredTurns;
+use llm_do::store::layout::RunId;
 use llm_do::trust::Fingerprint;
 use llm_do::{Input, Listen, Program, process};
-use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, TrustedLaunch};
+use llm_do_launch::error::LaunchError;
+use llm_do_launch::keep::RunKeeper;
+use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
 use llm_do_launch::rehearsal::RehearsedRequest;
-use llm_do_launch::session::{QuestionQueue, TurnReport};
+use llm_do_launch::session::{QuestionQueue, Session, TurnReport};
 use llm_do_launch::settings::Settings;
 use tokio::runtime::Runtime as Executor;
 
@@ -26,7 +31,7 @@ use crate::report::{self, OutputPlan, RunReport};
 use crate::signals::Signals;
 use crate::talk::{InputReader, Talk};
 use crate::terminal::Terminal;
-use crate::terminal::chat::ChatEnded;
+use crate::terminal::chat::{Chat, ChatEnded, ChatPause, CutTurn, Goes, TurnsPlan};
 use crate::terminal::display::{Display, MessageLines};
 use crate::terminal::editor::Editor;
 use crate::terminal::prompt::Asking;
@@ -37,9 +42,19 @@ use crate::{answer_file, console, foreign_flags, terminal::trust};
 
 /// What is known of a run that goes on.
 pub struct PriorRun<'a> {
-    pub input: Input,
+    pub talk: PriorTalk,
     /// Whether it may go on with the files as they are now.
     pub compare: &'a dyn Fn(&Fingerprint) -> Result<(), Failure>,
+}
+
+/// What is said to a run that goes on.
+pub enum PriorTalk {
+    /// What was said to it first: its record answers as far as it goes.
+    Input(Input),
+    /// Nothing: its last turn is finished.
+    Finish,
+    /// What the plan says, behind what was said before.
+    Chat(CutTurn),
 }
 
 /// A linked program and what is said to it: all that is known before a run is recorded and started.
@@ -50,6 +65,8 @@ pub struct LinkedRun {
     replayed: Option<(RunHeader, JournalContents)>,
     rehearsed: Option<RehearsedRequest>,
     editor: Option<Editor>,
+    /// What becomes of a turn that was cut off, in a chat that goes on.
+    cut: Option<CutTurn>,
     /// What the children of the run, started before it, live on.
     executor: Executor,
 }
@@ -88,10 +105,16 @@ fn linked(
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
     // A record that is not the user's is refused before anybody is asked about the project.
     let replayed = replayed(&conduct.recording, settings)?;
-    let known = before.map(|before| before.input);
+    let (known, cut) = match before.map(|before| before.talk) {
+        Some(PriorTalk::Input(input)) => (Some(Talk::Once(input)), None),
+        Some(PriorTalk::Finish) => (Some(Talk::Finish), None),
+        Some(PriorTalk::Chat(cut)) => (None, Some(cut)),
+        None => (None, None),
+    };
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
-    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&conduct, header)));
+    let said = || replayed.as_ref().and_then(|(header, _)| said_before(&conduct, header)).map(Talk::Once);
+    let known = known.or_else(said);
     let executor = executor()?;
     let linking = async {
         let trusted = trust::settle(surveyed, &conduct.trust).await?;
@@ -107,7 +130,7 @@ fn linked(
     };
     conduct.output.view.streamed &= linked.answers_in_text() && !is_recorded;
     let editor = conduct.attended.then(|| Editor::of(environment, &linked.program().root, directory));
-    Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, editor, executor })
+    Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, editor, cut, executor })
 }
 
 /// `llm-do chekc .` is read as a project to run, and `llm-do "What is rain?"` as well.
@@ -125,7 +148,7 @@ fn replayed(recording: &Recording, settings: &Settings) -> Result<Option<(RunHea
 /// A replay takes the recorded input unless another one is given.
 fn said_before(conduct: &Conduct, header: &RunHeader) -> Option<Input> {
     match &conduct.talk {
-        TalkPlan::Once(InputPlan::Unspoken { .. }) if conduct.files.is_empty() => Some(header.input.clone()),
+        TalkPlan::Once(InputPlan::Unspoken { .. }) if conduct.files.is_empty() => header.input.clone(),
         TalkPlan::Once(_) | TalkPlan::Chat { .. } => None,
     }
 }
@@ -135,10 +158,10 @@ async fn begin(
     trusted: TrustedLaunch,
     conduct: &Conduct,
     settings: &Arc<Settings>,
-    known: Option<Input>,
+    known: Option<Talk>,
 ) -> Result<(LinkedLaunch, Talk), Failure> {
-    if let Some(input) = known {
-        return Ok((Box::pin(link_recorded(trusted, conduct, settings)).await?, Talk::Once(input)));
+    if let Some(talk) = known {
+        return Ok((Box::pin(link_recorded(trusted, conduct, settings)).await?, talk));
     }
     let reading = InputReader::new(conduct.talk.clone(), conduct.files.clone(), trusted.program());
     if !trusted.starts_python() {
@@ -179,24 +202,65 @@ fn is_told_without_python(program: &Program) -> bool {
 
 impl LinkedRun {
     /// What becomes of the steps of a run that begins now.
-    pub fn record(&mut self) -> Result<Record, Failure> {
-        match (&self.conduct.recording, self.replayed.take(), &self.talk) {
-            (Recording::Journal(file), _, Talk::Once(input)) => {
-                let header = RunHeader::begin(&self.linked.launch, self.linked.files.clone(), input.clone())?;
-                Ok(Record::File(file.clone(), header))
-            }
-            (_, Some((header, contents)), _) => Ok(Record::Known(RunRecord::replay(contents, header.run))),
-            (Recording::Nothing | Recording::Journal(_) | Recording::Replay(..), None, _) => Ok(Record::Ephemeral),
+    fn record(&mut self) -> Result<Record, Failure> {
+        if let Some((header, contents)) = self.replayed.take() {
+            return Ok(Record::Known(RunRecord::replay(contents, header.run)));
+        }
+        let input = match &self.talk {
+            Talk::Once(input) => Some(input.clone()),
+            Talk::Finish | Talk::Chat(_) => None,
+        };
+        begun(&self.linked, &self.conduct.recording, input)
+    }
+
+    /// Begins a new run, unless another one has its key.
+    pub fn begin(mut self) -> Result<RunStart, Failure> {
+        let record = self.record()?;
+        let once = match &record {
+            Record::Keep(_, header) => header.once.clone(),
+            Record::Ephemeral | Record::File(..) | Record::Known(_) => None,
+        };
+        match self.readied(record, None) {
+            Ok(attendance) => Ok(RunStart::Ready(Box::new(attendance))),
+            Err(LaunchError::Taken(first)) => Ok(RunStart::Taken(first, once)),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Everything is known, and a new record is begun.
     pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, Failure> {
-        let Self { linked, talk, conduct, rehearsed, editor, executor, .. } = self;
-        let has_code = linked.program().registry.python.is_some();
-        let ready = linked.ready(record, known)?;
-        Ok(Attendance { ready, talk, conduct, rehearsed, editor, executor, has_code })
+        Ok(self.readied(record, known)?)
     }
+
+    fn readied(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, LaunchError> {
+        let Self { linked, talk, conduct, rehearsed, editor, cut, executor, .. } = self;
+        let has_code = linked.program().registry.python.is_some();
+        // A chat that is cleared begins another run of the same program.
+        let again = matches!(talk, Talk::Chat(_)).then(|| linked.clone());
+        let ready = linked.ready(record, known)?;
+        Ok(Attendance { ready, talk, conduct, rehearsed, editor, cut, again, executor, has_code })
+    }
+}
+
+/// A new record, as the plan says.
+fn begun(linked: &LinkedLaunch, recording: &Recording, input: Option<Input>) -> Result<Record, Failure> {
+    let header = || RunHeader::begin(&linked.launch, linked.files.clone(), input).map(Box::new);
+    Ok(match recording {
+        Recording::Keep(plan) => {
+            let mut header = header()?;
+            header.once = plan.once.as_ref().and_then(|_| header.said());
+            Record::Keep(plan.clone(), header)
+        }
+        Recording::Journal(file, kind) => Record::File(file.clone(), *kind, header()?),
+        Recording::Nothing | Recording::Replay(..) => Record::Ephemeral,
+    })
+}
+
+/// What a run that was to begin has become.
+pub enum RunStart {
+    Ready(Box<Attendance>),
+    /// Another run has its key, and this is the digest of what was to be said.
+    Taken(RunId, Option<String>),
 }
 
 /// A run that is about to start, and whoever attends to it.
@@ -206,6 +270,8 @@ pub struct Attendance {
     conduct: Conduct,
     rehearsed: Option<RehearsedRequest>,
     editor: Option<Editor>,
+    cut: Option<CutTurn>,
+    again: Option<LinkedLaunch>,
     executor: Executor,
     has_code: bool,
 }
@@ -213,10 +279,11 @@ pub struct Attendance {
 impl Attendance {
     /// The run itself, to its report.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { ready, talk, conduct, rehearsed, editor, executor, has_code } = self;
+        let Self { ready, talk, conduct, rehearsed, editor, cut, again, executor, has_code } = self;
         let output = conduct.output.clone();
+        let attended = Attended { ready, talk, conduct, editor, cut, again };
         // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
-        let attend = || executor.block_on(attend(ready, talk, conduct, editor));
+        let attend = || executor.block_on(attend(attended));
         let ended = if has_code { process::with_room(attend) } else { attend() };
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         executor.shutdown_background();
@@ -229,29 +296,44 @@ impl Attendance {
     }
 }
 
-async fn attend(
+/// What is attended to.
+struct Attended {
     ready: ReadyRun,
     talk: Talk,
     conduct: Conduct,
     editor: Option<Editor>,
-) -> Result<(RunReport, Option<ChatEnded>), Failure> {
+    cut: Option<CutTurn>,
+    again: Option<LinkedLaunch>,
+}
+
+async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Failure> {
+    let Attended { ready, talk, conduct, editor, cut, again } = attended;
     let started = Instant::now();
     let OutputPlan { format, view, .. } = conduct.output.clone();
-    let journal = ready.journal().map(Path::to_owned);
+    let mut resumption = ready.resumption();
     let (signals, display) = (Signals::listen()?, Display::new(view, format));
     let asking = editor.map(|editor| asking(editor, view.stderr)).transpose()?;
     let (reader, waiting, timeout) = (StdoutReader::of_stdout(), QuestionQueue::default(), conduct.timeout);
-    let (session, updates) = ready.start(listen(format, view));
+    let (mut session, updates) = ready.start(listen(format, view));
     let mut watch = Screen { updates, signals, reader, display, waiting, asking, timeout };
-    let runtime = Arc::clone(&session.runtime);
     let (turn, chat) = match talk {
         Talk::Once(input) => (watch.turn(&session, input).await, None),
+        Talk::Finish => (finish(&mut watch, &session).await, None),
         Talk::Chat(chat) => {
-            let chat = chat.converse(&mut watch, &session, &conduct.output).await;
+            let again = again.as_ref();
+            let talked = converse(chat, &mut watch, session, &mut resumption, &conduct, cut, again).await;
             watch.restore_terminal();
-            (ScreenOutcome::Ended(TurnEnded::default()), Some(chat?))
+            let (chat, last) = talked?;
+            session = last;
+            (ScreenOutcome::Ended(TurnEnded::default()), Some(chat))
         }
     };
+    let runtime = Arc::clone(&session.runtime);
+    let stopped = chat.as_ref().map_or_else(|| turn.stopped(), |chat| chat.stopped);
+    if let (Some(keeper), Some(stopped)) = (&session.keeper, stopped) {
+        keeper.ends_by(stopped.end_reason());
+    }
+    first_telling(session.keeper.as_deref(), view);
     let mut killed = None;
     let (turn, messages) = match turn {
         ScreenOutcome::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
@@ -274,7 +356,64 @@ async fn attend(
         }
         (Some(_) | None, _) => None,
     };
-    Ok((RunReport { messages, journal, handed_over, ..RunReport::of(&runtime, turn, started.elapsed()) }, chat))
+    Ok((RunReport { messages, resumption, handed_over, ..RunReport::of(&runtime, turn, started.elapsed()) }, chat))
+}
+
+/// The turn of a conversation that an earlier process did not finish; the last answer, if there is none.
+async fn finish(watch: &mut Screen, session: &Session) -> ScreenOutcome<TurnEnded> {
+    match watch.open(session).await {
+        ScreenOutcome::Killed(stopped) => ScreenOutcome::Killed(stopped),
+        ScreenOutcome::Ended(Err(error)) => ScreenOutcome::Ended(TurnEnded { answer: Err(error), stopped: None }),
+        ScreenOutcome::Ended(Ok(RestoredTurns { unfinished: None, last: Some(last), .. })) => {
+            ScreenOutcome::Ended(TurnEnded { answer: Ok(last.output), stopped: None })
+        }
+        ScreenOutcome::Ended(Ok(_)) => watch.finish_turn(session).await,
+    }
+}
+
+/// A chat, in as many runs as it is cleared into. Gives the last session, which is still open.
+async fn converse(
+    mut chat: Chat,
+    watch: &mut Screen,
+    mut session: Session,
+    resumption: &mut Option<Resumption>,
+    conduct: &Conduct,
+    cut: Option<CutTurn>,
+    again: Option<&LinkedLaunch>,
+) -> Result<(ChatEnded, Session), Failure> {
+    let plan = &conduct.output;
+    let turns = TurnsPlan { plan, resumption: resumption.as_ref() };
+    let goes = match cut {
+        Some(cut) => chat.go_on(watch, &session, turns, cut).await?,
+        None => Goes::On,
+    };
+    let mut pause = match goes {
+        Goes::On => chat.converse(watch, &session, turns).await?,
+        Goes::Away => ChatPause::Over,
+    };
+    while let (ChatPause::Cleared, Some(linked)) = (pause, again) {
+        if let ScreenOutcome::Killed(stopped) = watch.close(session).await {
+            return Err(stopped.failure());
+        }
+        let ready = linked.clone().ready(begun(linked, &conduct.recording, None)?, None)?;
+        *resumption = ready.resumption();
+        let (next, updates) = ready.start(listen(plan.format, plan.view));
+        (session, watch.updates) = (next, updates);
+        pause = chat.converse(watch, &session, TurnsPlan { plan, resumption: resumption.as_ref() }).await?;
+    }
+    Ok((chat.end(), session))
+}
+
+/// Where runs are kept, said once in the life of a store and only to a person.
+fn first_telling(keeper: Option<&RunKeeper>, view: View) {
+    let Some(store) = keeper.and_then(RunKeeper::store).filter(|_| view.live) else { return };
+    if store.is_first_telling().unwrap_or(false) {
+        let place = store.layout().runs().display().to_string();
+        console::complain(&format!(
+            "(runs are kept in {}: `llm-do runs` lists them, `--ephemeral` keeps one out)\n",
+            visible(&place)
+        ));
+    }
 }
 
 /// What is shown nowhere is not even sent.

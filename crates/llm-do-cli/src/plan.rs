@@ -7,6 +7,7 @@ use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
 use llm_do::providers::{ModelFallback, PROVIDERS};
 use llm_do::python::Tracebacks;
+use llm_do::records::{Durability, RunKind};
 use llm_do::runs::UnknownPrices;
 use llm_do::{Limits, ModelChoices, ModelName, WorkingDirectory};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
+use llm_do_launch::keep::{KeepNeed, KeepPlan};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::record::{Author, LaunchOverrides, ModelWordsError, chosen_models, is_amount};
@@ -118,8 +120,10 @@ pub enum TalkPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recording {
     Nothing,
+    /// Kept in the store.
+    Keep(KeepPlan),
     /// Kept in a new file.
-    Journal(PathBuf),
+    Journal(PathBuf, RunKind),
     /// Answered from a file.
     Replay(PathBuf, Author),
 }
@@ -159,12 +163,8 @@ pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Res
         overrides(&args.conduct, &WorkingDirectory::of_process(), environment, settings)?;
     let conduct = Conduct {
         talk: talk(&args, environment),
+        recording: recording(&args, &settings.config),
         files: args.files,
-        recording: match (args.journal, args.replay) {
-            (Some(file), _) => Recording::Journal(file),
-            (None, Some(file)) => Recording::Replay(file, Author::of(args.foreign)),
-            (None, None) => Recording::Nothing,
-        },
         output,
         ..unspoken(&args.conduct, &WorkingDirectory::of_process(), environment)?
     };
@@ -180,6 +180,29 @@ pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Res
         ..launch(models)
     };
     Ok(RunPlan { launch, conduct })
+}
+
+/// What becomes of the steps of a run: it is kept, unless somebody decided otherwise.
+fn recording(args: &RunArgs, config: &Config) -> Recording {
+    let kind = if args.chat { RunKind::Chat } else { RunKind::Run };
+    if let Some(file) = &args.journal {
+        return Recording::Journal(file.clone(), kind);
+    }
+    if let Some(file) = &args.replay {
+        return Recording::Replay(file.clone(), Author::of(args.foreign));
+    }
+    let is_required = args.durable || args.once.is_some();
+    let is_kept = is_required || (config.runs.keep() && !args.ephemeral);
+    if args.dry_run || !is_kept {
+        return Recording::Nothing;
+    }
+    Recording::Keep(KeepPlan {
+        kind,
+        label: args.label.clone(),
+        durability: if args.durable { Durability::Synced } else { config.runs.durability() },
+        need: if is_required { KeepNeed::Required } else { KeepNeed::Wanted },
+        once: args.once.clone(),
+    })
 }
 
 /// What is typed about how a run goes, which counts before what a record of it says. It was typed where the process is,
@@ -254,6 +277,13 @@ pub fn unspoken(
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output: OutputPlan { file: typed_output(args, directory)?, ..output(args, environment) },
     })
+}
+
+/// How a chat goes on: what is said to it is typed now.
+pub fn chat(args: &RunArgs, directory: &WorkingDirectory, environment: &Environment) -> Result<Conduct, Failure> {
+    let files = args.files.iter().map(|file| directory.import(file)).collect::<Result<_, _>>();
+    let files = files.map_err(|error| Failure::usage(format!("`--file` is not a path: {error}")))?;
+    Ok(Conduct { talk: talk(args, environment), files, ..unspoken(&args.conduct, directory, environment)? })
 }
 
 /// A dry run is over at once: nothing of it is animated.

@@ -62,7 +62,8 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         Remedy::AcceptThinFence => "`--fence thin` or `LLM_DO_FENCE=thin` accepts it",
         Remedy::AcceptUnkeptRepository => "`LLM_DO_FENCE=thin` accepts that",
         Remedy::ReadAsForeign => "`--foreign` reads it as a stranger's",
-        Remedy::ShowRun => "wait until it ends, or look at it with `llm-do resume FILE --show`",
+        Remedy::ListRuns => "`llm-do runs` lists the runs that are kept",
+        Remedy::ShowRun => "wait until it ends, or look at it with `--show`",
         Remedy::RunElsewhere => "run it from a place with another name, or without `--journal`",
         // Worded with their data, or as the library does.
         Remedy::Text(_)
@@ -145,6 +146,7 @@ mod tests {
             Remedy::AcceptUnkeptRepository,
             Remedy::ReadAsForeign,
             Remedy::ShowRun,
+            Remedy::ListRuns,
             Remedy::RunElsewhere,
         ];
         for remedy in remedies {

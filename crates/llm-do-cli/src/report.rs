@@ -1,7 +1,7 @@
 //! The end of a run: the answer, the summary, and what is left to say.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::TurnEnded;
 use crate::terminal::style::Style;
 use crate::{answer_file, commands::resume, console, terminal::summary};
+use llm_do_launch::launch::Resumption;
 use llm_do_launch::question;
 use llm_do_launch::rehearsal::FirstRequest;
 
@@ -49,8 +50,8 @@ pub struct RunReport {
     pub refused: Vec<Refusal>,
     pub run: String,
     pub elapsed: Duration,
-    /// Where it can be resumed from.
-    pub journal: Option<PathBuf>,
+    /// What it can be resumed by.
+    pub resumption: Option<Resumption>,
     /// What became of the answer's way into a pipe or a device, if that is where it goes.
     pub handed_over: Option<Result<(), Failure>>,
 }
@@ -59,17 +60,17 @@ impl RunReport {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        let (messages, journal, handed_over) = (Vec::new(), None, None);
+        let (messages, resumption, handed_over) = (Vec::new(), None, None);
         let refused = runtime.refused();
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, journal, handed_over }
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace, refused, .. } = outcome;
         let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
-        let (journal, handed_over) = (None, None);
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, journal, handed_over }
+        let (resumption, handed_over) = (None, None);
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over }
     }
 
     pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -90,8 +91,8 @@ impl RunReport {
             Err(error) => print_partial(error, self.stopped, plan)?,
         }
         let summary = self.summary();
-        let journal = self.journal.as_deref();
-        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| kept);
+        let resumption = self.resumption.as_ref();
+        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, resumption)), |_| kept);
         summary.print(plan.view, ended.as_ref().err());
         ended
     }
@@ -106,7 +107,7 @@ impl RunReport {
             Ok(output) => (Some(output.to_json()), kept.err()),
             Err(error) => {
                 let partial = error.partial().map(|partial| RawJson::of(&partial));
-                (partial, Some(failure(error.clone(), self.stopped, self.journal.as_deref())))
+                (partial, Some(failure(error.clone(), self.stopped, self.resumption.as_ref())))
             }
         };
         let summary = self.summary();
@@ -131,7 +132,7 @@ impl RunReport {
 
     /// A chat has said everything but its end.
     pub fn report_chat(mut self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
-        let ChatEnded { last, failure } = chat;
+        let ChatEnded { last, failure, .. } = chat;
         let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
         let kept = kept.and_then(|()| self.unrefused(plan));
         let summary = self.summary();
@@ -171,7 +172,11 @@ impl RunReport {
 
     fn summary(&self) -> Summary {
         let refused = refused_text(&self.refused);
-        Summary { elapsed: self.elapsed, usage: self.usage.total, refused }
+        let run = match &self.resumption {
+            Some(Resumption::Run(id)) => Some(id.clone()),
+            Some(Resumption::File(_)) | None => None,
+        };
+        Summary { elapsed: self.elapsed, usage: self.usage.total, refused, run }
     }
 
     /// With `--fail-on-refusal`, a run in which a call was refused is none that went well.
@@ -230,6 +235,8 @@ struct Summary {
     elapsed: Duration,
     usage: Usage,
     refused: Option<String>,
+    /// The id of a run that is kept.
+    run: Option<String>,
 }
 
 impl Summary {
@@ -242,20 +249,24 @@ impl Summary {
             console::complain(&format!("{}\n", view.stderr.paint(Style::Warning, &visible(refused))));
         }
         if is_wanted && !is_empty {
-            let line = summary::line(self.elapsed, &self.usage);
+            let line = summary::line(self.elapsed, &self.usage, self.run.as_deref());
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
         }
     }
 }
 
 /// The reason that stopped a run decides how it ends; the error only says that it did.
-pub fn failure(error: RunError, stopped: Option<StopReason>, journal: Option<&Path>) -> Failure {
+pub fn failure(error: RunError, stopped: Option<StopReason>, resumption: Option<&Resumption>) -> Failure {
     let failure = match stopped {
-        None => return resume::failure(error, journal),
+        None => return resume::failure(error, resumption),
         Some(stopped) => stopped.failure(),
     };
-    match journal {
-        Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
+    match resumption {
+        Some(run) => {
+            let (_, hint) = failure.words();
+            let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
+            failure.hint(format!("{hint}`{}` goes on where it stopped", resume::command(run)))
+        }
         None => failure,
     }
 }
@@ -274,7 +285,7 @@ fn refused_text(refused: &[Refusal]) -> Option<String> {
 }
 
 /// What waits for a person's answer, all of it, nothing cut.
-fn pending_text(pending: &[PendingQuestion]) -> String {
+pub fn pending_text(pending: &[PendingQuestion]) -> String {
     let numbered = |(index, waits): (usize, &PendingQuestion)| {
         let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };
         format!("{number}{}", question::pending(waits))

@@ -2,6 +2,7 @@
 //! task that attends to the run, which ends in good order; after the second one the process ends soon, whatever it is
 //! busy with.
 
+use llm_do_launch::keep::EndReason;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub enum StopReason {
     TimedOut(Duration),
     /// The reader of the answers has gone.
     Unread,
+    /// Another process, with `llm-do runs cancel`.
+    Cancelled,
 }
 
 impl StopReason {
@@ -60,6 +63,18 @@ impl StopReason {
             Self::Terminated => Failure::terminated(),
             Self::TimedOut(limit) => Failure::timed_out(limit),
             Self::Unread => Failure::unread(),
+            Self::Cancelled => Failure::cancelled(),
+        }
+    }
+
+    /// As the record of the run says it.
+    pub fn end_reason(self) -> EndReason {
+        match self {
+            Self::Interrupted => EndReason::Interrupted,
+            Self::Terminated => EndReason::Terminated,
+            Self::TimedOut(_) => EndReason::TimedOut,
+            Self::Unread => EndReason::Unread,
+            Self::Cancelled => EndReason::Cancelled,
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::text;
 /// One turn, or many.
 pub enum Talk {
     Once(Input),
+    /// Nothing is said: the turn goes on that an earlier process did not finish.
+    Finish,
     Chat(Chat),
 }
 
@@ -40,7 +42,7 @@ impl InputReader {
             TalkPlan::Chat { first, lines } => {
                 let first = first.as_ref().map(|first| self.input(first)).transpose()?;
                 let files = if first.is_some() { Vec::new() } else { self.files()? };
-                Ok(Talk::Chat(Chat { first, files, lines: lines.clone() }))
+                Ok(Talk::Chat(Chat::new(first, files, lines.clone())))
             }
         }
     }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use llm_do::prices::{ModelPrice, Prices, Rate, Rates};
 use llm_do::providers::{CustomProvider, ModelNameError, ProtocolKind, Quirks, VERTEX, provider};
+use llm_do::records::Durability;
+use llm_do::store::retention::RetentionRule;
 use llm_do::{ModelName, Secret, files};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -53,8 +55,33 @@ pub struct ShellSettings {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunsConfig {
+    /// Whether runs are kept, unless a run says otherwise.
+    keep: Option<bool>,
+    /// Whether each step of a kept run is on the disk before the next one.
+    durable: Option<bool>,
+    /// So many days after its end a run is removed.
+    days: Option<u64>,
+    /// Finished runs are removed, the oldest first, until all take no more than this.
+    megabytes: Option<u64>,
     /// A file with the key that machines share, 64 hex digits, instead of the state's own.
     pub key_file: Option<std::path::PathBuf>,
+}
+
+impl RunsConfig {
+    /// Whether runs are kept, unless a run says otherwise.
+    pub fn keep(&self) -> bool {
+        self.keep.unwrap_or(true)
+    }
+
+    /// When a line of a kept run counts, unless a run says otherwise.
+    pub fn durability(&self) -> Durability {
+        if self.durable == Some(true) { Durability::Synced } else { Durability::Written }
+    }
+
+    /// How much is kept.
+    pub fn retention(&self) -> RetentionRule {
+        RetentionRule { days: self.days.unwrap_or(90), megabytes: self.megabytes.unwrap_or(2048) }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -225,6 +252,10 @@ idle_seconds = 5
 proxy = "http://localhost:3128"
 ca_file = "/etc/company.pem"
 [runs]
+keep = false
+durable = true
+days = 30
+megabytes = 512
 key_file = "/etc/llm-do.key"
 [fence]
 accept = "thin"
@@ -239,6 +270,10 @@ directories = ["~/.cargo/bin"]
         assert_eq!(config.prices.known()["acme:rocket-1"].to_string(), "1 4.5 0.25 1");
         assert_eq!(config.http.retries, Some(2));
         assert_eq!(config.runs.key_file, Some("/etc/llm-do.key".into()));
+        assert!(!config.runs.keep() && Config::default().runs.keep());
+        assert_eq!(config.runs.durability(), Durability::Synced);
+        assert_eq!(config.runs.retention(), RetentionRule { days: 30, megabytes: 512 });
+        assert_eq!(Config::default().runs.retention(), RetentionRule { days: 90, megabytes: 2048 });
         assert_eq!(config.fence.accept, Some(FenceChoice::Thin));
         assert_eq!(config.shell.directories, ["~/.cargo/bin"]);
     }

@@ -2,6 +2,7 @@
 
 use llm_do::Report;
 use llm_do::remedy::Remedy;
+use llm_do::store::layout::RunId;
 use llm_do::trust::{TrustDigest, TrustItem};
 
 /// A fact, what to do about it, and of which kind it is. The front end words it and picks the exit code.
@@ -11,6 +12,8 @@ pub enum LaunchError {
     Project(Report),
     /// The user has not agreed to what the project asks for.
     Untrusted(Box<UntrustedProject>),
+    /// Another run of the project has the key of this one: it is the one to attach to.
+    Taken(RunId),
     Failed {
         fact: String,
         /// What can be done about it; the front end words it.
@@ -85,7 +88,7 @@ impl LaunchError {
     pub fn hint(self, remedy: impl Into<Remedy>) -> Self {
         match self {
             Self::Failed { fact, kind, .. } => Self::Failed { fact, remedy: Some(remedy.into()), kind },
-            other @ (Self::Project(_) | Self::Untrusted(_)) => other,
+            other @ (Self::Project(_) | Self::Untrusted(_) | Self::Taken(_)) => other,
         }
     }
 
@@ -94,6 +97,7 @@ impl LaunchError {
         match self {
             Self::Project(report) => report.to_string(),
             Self::Untrusted(_) => "the project is not trusted".to_owned(),
+            Self::Taken(id) => format!("the run `{id}` has this key"),
             Self::Failed { fact, .. } => fact.clone(),
         }
     }

@@ -9,6 +9,7 @@ use llm_do::events::MessageLog;
 use llm_do::fence::FenceConfig;
 use llm_do::program::{Code, Entry, Survey, Typing};
 use llm_do::questions::{QuestionBroker, QuestionUpdates};
+use llm_do::records::{RunKind, run_id};
 use llm_do::runs::{OutsideCaller, UnknownPrices};
 use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::LaunchError;
+use crate::keep::{KeepPlan, RunKeeper, RunSubject};
 use crate::python::PythonPlan;
 use crate::record::{RunHeader, RunRecord};
 use crate::rehearsal::RehearsedRequest;
@@ -92,8 +94,10 @@ pub enum Purpose {
 pub enum Record {
     #[default]
     Ephemeral,
+    /// Kept in the store, where it begins with this header.
+    Keep(KeepPlan, Box<RunHeader>),
     /// Kept in a new file, which begins with this header.
-    File(PathBuf, RunHeader),
+    File(PathBuf, RunKind, Box<RunHeader>),
     /// A run that is in a record already.
     Known(RunRecord),
 }
@@ -263,6 +267,7 @@ impl TrustedLaunch {
 }
 
 /// A program in which no name is open.
+#[derive(Clone)]
 pub struct LinkedLaunch {
     pub launch: Launch,
     settings: Arc<Settings>,
@@ -333,15 +338,27 @@ impl LinkedLaunch {
             runtime.http = providers::http_settings(variables, &config.http)?;
             runtime.children = children::environment(variables, config);
         }
+        let is_rehearsed = rehearsed.is_some();
+        let subject = RunSubject::of(&program);
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),
-            Record::File(file, header) => {
-                Some(RunRecord::begin(&launch.directory.join(file), &header, variables.user(), state.key()?)?)
+            Record::Keep(plan, header) => RunKeeper::begin(&settings, &plan, subject.clone(), *header)?,
+            Record::File(file, kind, header) => {
+                let file = launch.directory.join(file);
+                Some(RunRecord::begin(&file, &header, kind, variables.user(), state.key()?)?)
             }
         };
+        let run = record.as_ref().map_or_else(run_id, |record| record.run.clone());
+        let keeper = match &record {
+            _ if is_rehearsed => None,
+            Some(RunRecord { keeper: Some(keeper), .. }) => Some(Arc::clone(keeper)),
+            // A replay costs nothing.
+            Some(RunRecord { file: None, .. }) => None,
+            Some(_) | None => RunKeeper::of_costs(&settings, &run, subject).map(Arc::new),
+        };
         runtime.own_files.extend(record.as_ref().and_then(|record| record.file.clone()));
-        Ok(ReadyRun { program, models, config: runtime, questions: (broker, updates), record })
+        Ok(ReadyRun { program, models, config: runtime, questions: (broker, updates), record, run, keeper })
     }
 }
 
@@ -352,6 +369,17 @@ pub struct ReadyRun {
     config: RuntimeConfig,
     questions: (QuestionBroker, QuestionUpdates),
     record: Option<RunRecord>,
+    run: String,
+    keeper: Option<Arc<RunKeeper>>,
+}
+
+/// What names a run that can be resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resumption {
+    /// Its id, in the store.
+    Run(String),
+    /// Its journal.
+    File(PathBuf),
 }
 
 /// How a front end wants to hear of a session.
@@ -371,27 +399,33 @@ impl ReadyRun {
         &self.program
     }
 
-    /// The file that the run can be resumed from.
-    pub fn journal(&self) -> Option<&Path> {
-        self.record.as_ref().and_then(|record| record.file.as_deref())
+    /// What the run can be resumed by.
+    pub fn resumption(&self) -> Option<Resumption> {
+        let record = self.record.as_ref()?;
+        let is_stored = record.keeper.as_ref().is_some_and(|keeper| keeper.store().is_some());
+        match &record.file {
+            Some(_) if is_stored => Some(Resumption::Run(record.run.clone())),
+            Some(file) => Some(Resumption::File(file.clone())),
+            None => None,
+        }
     }
 
     /// Starts the session: the entry is opened with its first turn, or when it is asked to.
     pub fn start(self, listen: ListenPlan) -> (Session, SessionUpdates) {
-        let Self { program, models, config, questions, record } = self;
+        let Self { program, models, config, questions, record, run, keeper } = self;
         let hearing = listen.hearing.unwrap_or(Listen::Facts);
         let (runtime, events) = Runtime::with_listener(program, models, config, hearing);
         let runtime = match listen.log {
             Some(log) => runtime.logged_by(log),
             None => runtime,
         };
+        let runtime = runtime.identified(run);
+        let restores = record.as_ref().is_some_and(|record| record.restores);
         let runtime = match record {
-            Some(RunRecord { engine, resumed, run, .. }) => {
-                runtime.identified(run).recorded_by(engine as Arc<dyn Journal>, resumed)
-            }
+            Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
         let ListenPlan { report, caller, pace, .. } = listen;
-        Session::start(SessionParts { runtime, events, questions, caller, report, pace })
+        Session::start(SessionParts { runtime, events, questions, caller, report, pace, keeper, restores })
     }
 }

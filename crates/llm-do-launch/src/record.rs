@@ -5,11 +5,14 @@ use llm_do::created::WorkerDefaults;
 use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
 use llm_do::providers::ModelNameError;
-use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::records::{
+    JournalContents, JournalError, JournalSettings, NewRun, PriorSpending, RunIdentity, RunKind, StateKey, is_run_id,
+    run_id,
+};
 use llm_do::remedy::Remedy;
 use llm_do::runs::UnknownPrices;
 use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, WorkingDirectory, records};
+use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, RawJson, WorkingDirectory, records};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
+use crate::keep::RunKeeper;
 use crate::launch::{Launch, PolicyOverrides, Purpose};
 use crate::python::PythonPlan;
 use crate::state::StateDirectory;
@@ -24,7 +28,7 @@ use crate::tools::ToolOffer;
 
 /// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
 /// be able to agree to anything.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
     pub run: String,
     /// As it was typed, relative to the directory.
@@ -33,7 +37,12 @@ pub struct RunHeader {
     pub directory: PathBuf,
     pub flags: LaunchRecord,
     pub files: Fingerprint,
-    pub input: Input,
+    /// What was said. The turns of a conversation are in its record, and it has none of its own.
+    #[serde(default)]
+    pub input: Option<Input>,
+    /// The digest of what was said and to which agent, if only one run may have its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<String>,
 }
 
 /// What was decided about a run, as far as one that goes on later inherits it.
@@ -55,6 +64,9 @@ pub struct LaunchRecord {
     pub allow_unknown_prices: bool,
     pub max_depth: Option<u64>,
     pub python: Option<PathBuf>,
+    /// Whether each step is on the disk before the next one.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// What is decided anew about a run that goes on. Where it says nothing, the record does.
@@ -86,6 +98,7 @@ impl LaunchRecord {
             allow_unknown_prices: *unknown_prices == UnknownPrices::Allowed,
             max_depth: *max_depth,
             python: launch.python.named().map(Path::to_owned),
+            durable: false,
         }
     }
 
@@ -180,7 +193,7 @@ fn chosen_model(text: &str) -> Result<ModelName, ModelWordsError> {
 
 impl RunHeader {
     /// Of a run that begins.
-    pub fn begin(launch: &Launch, files: Fingerprint, input: Input) -> Result<Self, LaunchError> {
+    pub fn begin(launch: &Launch, files: Fingerprint, input: Option<Input>) -> Result<Self, LaunchError> {
         let directory = launch.directory.path();
         let directory =
             directory.map_err(|error| LaunchError::failed(format!("the working directory is unknown: {error}")))?;
@@ -190,7 +203,13 @@ impl RunHeader {
             return Err(LaunchError::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
                 .hint(Remedy::RunElsewhere));
         }
-        Ok(Self { run: run_id(), project, directory, flags, files, input })
+        Ok(Self { run: run_id(), project, directory, flags, files, input, once: None })
+    }
+
+    /// A digest of what was said and to which entry: runs with one key have the same.
+    pub fn said(&self) -> Option<String> {
+        let input = RawJson::of(self.input.as_ref()?);
+        Some(records::digest([self.flags.agent.as_deref().unwrap_or_default(), input.get()]))
     }
 
     /// Where the run was started, and works when it goes on.
@@ -242,19 +261,32 @@ pub struct RunRecord {
     pub run: String,
     /// The file that the run can be resumed from.
     pub file: Option<PathBuf>,
+    /// Whoever lists and counts the run.
+    pub keeper: Option<Arc<RunKeeper>>,
+    /// A conversation that goes on: its finished turns are taken over as they were.
+    pub restores: bool,
 }
 
 impl RunRecord {
     /// A new journal.
-    pub fn begin(file: &Path, header: &RunHeader, by: String, key: Option<&StateKey>) -> Result<Self, LaunchError> {
-        let engine = FileJournal::create_by(file, header, Some(by), key).map_err(unusable)?;
+    pub fn begin(
+        file: &Path,
+        header: &RunHeader,
+        kind: RunKind,
+        by: String,
+        key: Option<&StateKey>,
+    ) -> Result<Self, LaunchError> {
+        let identity = RunIdentity { id: Some(header.run.clone()), kind, ..RunIdentity::default() };
+        let settings = JournalSettings { by: Some(by), key: key.cloned(), ..JournalSettings::default() };
+        let engine = FileJournal::begin(file, NewRun::of(identity, header), settings).map_err(unusable)?;
         let (run, resumed) = (header.run.clone(), PriorSpending::default());
-        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
+        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()), keeper: None, restores: false })
     }
 
     /// Everything from a journal, which stays as it is.
     pub fn replay(contents: JournalContents, run: String) -> Self {
-        Self { engine: Arc::new(FileJournal::replaying(contents)), resumed: PriorSpending::default(), run, file: None }
+        let engine = Arc::new(FileJournal::replaying(contents));
+        Self { engine, resumed: PriorSpending::default(), run, file: None, keeper: None, restores: false }
     }
 }
 

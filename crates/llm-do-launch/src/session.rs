@@ -10,28 +10,31 @@ use std::task::{Poll, Waker};
 
 use llm_do::events::TraceCall;
 use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
-use llm_do::runs::OutsideCaller;
+use llm_do::runs::{OutsideCaller, RestoredTurns};
 use llm_do::{EntryCall, Event, Input, Message, Output, RunError, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+use crate::keep::RunKeeper;
 
 /// The handle of a session. Dropped or closed, it takes no more turns: the call is closed when the last one has ended.
 pub struct Session {
     pub runtime: Arc<Runtime>,
     /// What is open, and where answers go.
     pub questions: QuestionBroker,
+    /// Whoever writes down how the run ends.
+    pub keeper: Option<Arc<RunKeeper>>,
     orders: mpsc::UnboundedSender<SessionCommand>,
 }
 
 enum SessionCommand {
     Open,
     Turn {
-        input: Input,
+        /// Without one the turn goes on that an earlier process did not finish.
+        input: Option<Input>,
         cancelled: CancellationToken,
     },
-    /// Close the call; the next turn opens another one.
-    Reset,
 }
 
 /// What a session is made of.
@@ -44,6 +47,10 @@ pub struct SessionParts {
     pub report: TurnReport,
     /// Lets the run stand still while too much of it is unread.
     pub pace: Option<Arc<dyn SessionPace>>,
+    /// Whoever writes down how the run ends.
+    pub keeper: Option<Arc<RunKeeper>>,
+    /// Whether the turns that the record has are taken over when the call is opened.
+    pub restores: bool,
 }
 
 /// How much is told of the end of a turn.
@@ -64,14 +71,16 @@ pub trait SessionPace: Send + Sync {
 impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
-        let SessionParts { runtime, events, questions: (questions, question_updates), caller, report, pace } = parts;
+        let SessionParts { runtime, events, questions, caller, report, pace, keeper, restores } = parts;
+        let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
         let (results, heard) = mpsc::unbounded_channel();
-        let worker = Worker { runtime: Arc::clone(&runtime), caller, report, results };
+        let (own, keeping) = (Arc::clone(&runtime), keeper.clone());
+        let worker = Worker { runtime: own, caller, report, results, keeper: keeping, restores };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
-        let session = Self { runtime, questions, orders };
+        let session = Self { runtime, questions, keeper, orders };
         let updates = SessionUpdates {
             events,
             are_events_open: true,
@@ -93,13 +102,15 @@ impl Session {
     /// comes while another goes on waits for its end.
     pub fn turn(&self, input: impl Into<Input>) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        self.order(SessionCommand::Turn { input: input.into(), cancelled: cancelled.clone() });
+        self.order(SessionCommand::Turn { input: Some(input.into()), cancelled: cancelled.clone() });
         cancelled
     }
 
-    /// Closes the call; the next turn opens another one.
-    pub fn reset(&self) {
-        self.order(SessionCommand::Reset);
+    /// Goes on with the turn that an earlier process did not finish, as [`Update::Opened`] said. It ends like any other.
+    pub fn finish_turn(&self) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        self.order(SessionCommand::Turn { input: None, cancelled: cancelled.clone() });
+        cancelled
     }
 
     /// No more turns: the call is closed, and the last update says so.
@@ -119,7 +130,8 @@ pub enum Update<'a> {
     Question(OpenQuestion),
     /// A question needs no answer any more, and this is who saw to that.
     Answered(QuestionId, String),
-    Opened(Result<(), RunError>),
+    /// The call is open, with what was taken over from a record.
+    Opened(Result<RestoredTurns, RunError>),
     TurnEnded(TurnResult),
     /// The last one.
     Closed(CloseResult),
@@ -133,6 +145,15 @@ pub struct TurnResult {
     pub messages: Vec<Message>,
     /// The calls that have ended in it; nothing unless the whole is reported.
     pub calls: Vec<TraceCall>,
+    /// Another process asked the run to end.
+    pub is_cancelled: bool,
+}
+
+impl TurnResult {
+    /// Of a turn that came to nothing.
+    fn failed(error: RunError) -> Self {
+        Self { answer: Err(error), messages: Vec::new(), calls: Vec::new(), is_cancelled: false }
+    }
 }
 
 /// What is left of a session.
@@ -143,7 +164,7 @@ pub struct CloseResult {
 }
 
 enum WorkerReport {
-    Opened(Result<(), RunError>),
+    Opened(Result<RestoredTurns, RunError>),
     TurnEnded(Box<TurnResult>),
     Closed(CloseResult),
 }
@@ -221,18 +242,23 @@ struct Worker {
     caller: Option<OutsideCaller>,
     report: TurnReport,
     results: mpsc::UnboundedSender<WorkerReport>,
+    keeper: Option<Arc<RunKeeper>>,
+    restores: bool,
 }
 
 impl Worker {
     async fn live(self, mut orders: mpsc::UnboundedReceiver<SessionCommand>) {
         let mut call: Option<EntryCall<'_>> = None;
+        // How the last turn ended, which is how the run does.
+        let mut last: Result<(), RunError> = Ok(());
         while let Some(order) = orders.recv().await {
             match order {
                 SessionCommand::Open => {
                     let opened = match guarded(self.opened(&mut call)).await {
-                        Ok(opened) => opened.map(drop),
+                        Ok(opened) => opened.map(|(_, restored)| restored),
                         Err(error) => Err(error),
                     };
+                    last = opened.as_ref().map(drop).map_err(RunError::clone);
                     self.tell(WorkerReport::Opened(opened));
                 }
                 SessionCommand::Turn { input, cancelled } => {
@@ -241,15 +267,11 @@ impl Worker {
                         Err(error) => {
                             // What a panic left of the call is nobody's.
                             call = None;
-                            TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() }
+                            TurnResult::failed(error)
                         }
                     };
+                    last = result.answer.as_ref().map(drop).map_err(RunError::clone);
                     self.tell(WorkerReport::TurnEnded(Box::new(result)));
-                }
-                SessionCommand::Reset => {
-                    if let Some(call) = call.take() {
-                        call.close().await;
-                    }
                 }
             }
         }
@@ -258,6 +280,9 @@ impl Worker {
             None => Vec::new(),
         };
         self.runtime.close().await;
+        if let Some(keeper) = &self.keeper {
+            keeper.end(&self.runtime, last.as_ref().map(|()| ())).await;
+        }
         self.tell(WorkerReport::Closed(CloseResult { messages }));
     }
 
@@ -266,17 +291,23 @@ impl Worker {
         let _ = self.results.send(report);
     }
 
-    async fn opened<'a, 'r>(&'r self, call: &'a mut Option<EntryCall<'r>>) -> Result<&'a mut EntryCall<'r>, RunError> {
-        match call {
-            Some(call) => Ok(call),
-            None => Ok(call.insert(self.runtime.open_entry_for(self.caller.as_ref()).await?)),
+    /// The call, opened if it is not yet, with what was taken over from the record then.
+    async fn opened<'a, 'r>(
+        &'r self,
+        call: &'a mut Option<EntryCall<'r>>,
+    ) -> Result<(&'a mut EntryCall<'r>, RestoredTurns), RunError> {
+        if let Some(call) = call {
+            return Ok((call, RestoredTurns::default()));
         }
+        let mut opened = self.runtime.open_entry_for(self.caller.as_ref()).await?;
+        let restored = if self.restores { opened.restore()? } else { RestoredTurns::default() };
+        Ok((call.insert(opened), restored))
     }
 
     async fn turn<'r>(
         &'r self,
         call: &mut Option<EntryCall<'r>>,
-        input: Input,
+        input: Option<Input>,
         cancelled: &CancellationToken,
     ) -> TurnResult {
         // A server may take its time to start.
@@ -286,13 +317,35 @@ impl Worker {
             () = cancelled.cancelled() => Err(RunError::Cancelled { partial: String::new() }),
         };
         let call = match opened {
-            Ok(call) => call,
-            Err(error) => return TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() },
+            Ok((call, _)) => call,
+            Err(error) => return TurnResult::failed(error),
         };
-        let answer = call.turn_until(input, cancelled).await;
-        match self.report {
-            TurnReport::Answer => TurnResult { answer, messages: Vec::new(), calls: Vec::new() },
-            TurnReport::Whole => TurnResult { answer, messages: call.last_turn().to_vec(), calls: call.new_calls() },
+        let turn = async {
+            match input {
+                Some(input) => call.turn_until(input, cancelled).await,
+                // There is nothing to finish only if nobody looked.
+                None => call.finish_turn(cancelled).await.unwrap_or(Err(RunError::NotStarted)),
+            }
+        };
+        let answer = self.heard(turn, cancelled).await;
+        let is_cancelled = answer.is_err() && self.keeper.as_ref().is_some_and(|keeper| keeper.is_cancelled());
+        let (messages, calls) = match self.report {
+            TurnReport::Answer => (Vec::new(), Vec::new()),
+            TurnReport::Whole => (call.last_turn().to_vec(), call.new_calls()),
+        };
+        TurnResult { answer, messages, calls, is_cancelled }
+    }
+}
+
+impl Worker {
+    /// A turn, which another process may ask to end.
+    async fn heard<T>(&self, turn: impl Future<Output = T>, cancelled: &CancellationToken) -> T {
+        let Some(keeper) = &self.keeper else { return turn.await };
+        let mut turn = pin!(turn);
+        tokio::select! {
+            biased;
+            answer = &mut turn => answer,
+            () = keeper.hear_cancel(cancelled) => turn.await,
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use llm_do::created::CreatedStore;
 use llm_do::python::CompiledStore;
 use llm_do::records::StateKey;
+use llm_do::store::layout::StoreLayout;
+use llm_do::store::run::RunStore;
 use llm_do::{Project, files};
 
 use crate::config::Config;
@@ -84,6 +86,26 @@ impl StateDirectory {
             }
             (StateKeySource::Directory, None) => Err("there is no home directory for a key".to_owned()),
         })
+    }
+
+    /// The runs that are kept, or why none can be: without a place, or a key to sign with, nothing would be believed later.
+    pub fn runs(&self) -> Result<Result<RunStore, String>, LaunchError> {
+        let Some(directory) = &self.directory else { return Ok(Err("there is no home directory".to_owned())) };
+        let key = match self.key.get() {
+            Some(Some(key)) => Ok(key.clone()),
+            Some(None) => Err("nothing can be signed".to_owned()),
+            None => self.found()?,
+        };
+        Ok(key.map(|key| {
+            let key = self.key.get_or_init(|| Some(key)).clone();
+            RunStore::new(StoreLayout::new(directory), key)
+        }))
+    }
+
+    /// The same for a command that only looks: nothing is made for that. `None` if no run was ever kept.
+    pub fn runs_so_far(&self) -> Result<Option<RunStore>, LaunchError> {
+        let is_there = self.directory().is_some_and(|directory| StoreLayout::new(directory).runs().is_dir());
+        if is_there { Ok(self.runs()?.ok()) } else { Ok(None) }
     }
 
     /// Where compiled code is kept, for a project that needs any. Without a key or a place none is: that costs time and nothing else,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::ApprovalMode;
 use llm_do::project::create::WorkerDefaults;
+use llm_do::records::RunKind;
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError};
 use llm_do::tools::fence::FenceConfig;
@@ -74,8 +75,9 @@ async fn run(launch: Launch, settings: &Arc<Settings>, journal: Option<&str>) ->
     let record = match journal {
         None => Record::Ephemeral,
         Some(file) => {
-            let header = RunHeader::begin(&linked.launch, linked.files.clone(), input.clone());
-            Record::File(file.into(), header.unwrap_or_else(|error| panic!("{}", error.fact())))
+            let header = RunHeader::begin(&linked.launch, linked.files.clone(), Some(input.clone()));
+            let header = header.unwrap_or_else(|error| panic!("{}", error.fact()));
+            Record::File(file.into(), RunKind::Run, Box::new(header))
         }
     };
     let ready = linked.ready(record, None).unwrap_or_else(|error| panic!("{}", error.fact()));

@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use llm_do::approval::Question;
 use llm_do::toolsets::Order;
 use llm_do::{
-    Approvals, BoxFuture, CallContext, Content, ModelChoices, Models, PermittedCall, Project, RawJson, Runtime,
-    ToolError, ToolSpec, Toolset, Verdict,
+    Approvals, BoxFuture, CallContext, Content, Judgement, ModelChoices, Models, PermittedCall, Project, RawJson,
+    Runtime, ToolError, ToolSpec, Toolset, Verdict,
 };
 
 /// A list of notes that lives as long as the call.
@@ -37,11 +37,12 @@ impl Toolset for Notebook {
         _: &'a str,
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         Box::pin(async move {
             let note: Note = arguments.to().map_err(|error| error.to_string())?;
             let is_short = note.text.len() <= 80;
-            Ok(if is_short { Verdict::Allow } else { Verdict::Ask(Question::because("keeps a long note")) })
+            let verdict = if is_short { Verdict::Allow } else { Verdict::Ask(Question::because("keeps a long note")) };
+            Ok(verdict.into())
         })
     }
 

@@ -21,7 +21,7 @@ pub use capture::{EventLog, Renaming, StepOrigin};
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
-pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, brief};
+pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, WholeKind, brief};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -124,6 +124,18 @@ pub struct UsageReport {
     pub total: Usage,
     /// By `provider:model`.
     pub by_model: BTreeMap<String, Usage>,
+}
+
+/// What one agent used of one model, as a fold over events.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AgentSpending {
+    /// The agent that asked; empty for what an earlier process had lost.
+    pub agent: Arc<str>,
+    /// The model, as `provider:model`.
+    pub model: String,
+    /// Tokens and money.
+    pub usage: Usage,
 }
 
 /// One call of an agent, a function or a tool, with the calls it made, as a fold over events.

@@ -124,7 +124,7 @@ pub use runtime::input::Input;
 pub use runtime::{EntryCall, Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 pub use syntax::diagnostic::Report;
 pub use tokio_util::sync::CancellationToken;
-pub use tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Rule, Verdict};
+pub use tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Judgement, PermittedCall, Rule, Verdict};
 pub use tools::function::{FunctionEntry, Tool};
 pub use tools::working_directory::WorkingDirectory;
 pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
@@ -132,8 +132,9 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, AskedQuestion, CommandVerdict, Coverage, DeclaredVerdict, KnownAnswers, Memory, PendingQuestion,
-        Question, SHORT_ID, SessionCoverage, canonical, key_of_call, short_id,
+        ApprovalMode, AskedQuestion, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict, JudgementRecord,
+        KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, Subject, UnshownCall, VerdictKind,
+        canonical, key_of_call, short_id,
     };
 }
 
@@ -151,8 +152,8 @@ pub mod diagnostics {
 /// What happens in a run, beside the [`Event`] itself.
 pub mod events {
     pub use crate::event::{
-        ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal, ToolReturn,
-        TraceCall, UsageReport, schema,
+        AgentSpending, ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal,
+        ToolReturn, TraceCall, UsageReport, schema,
     };
 }
 
@@ -231,13 +232,24 @@ pub mod reach {
 
 /// Journals: how one is written, read, signed and resumed.
 pub mod records {
+    pub use crate::journal::blobs::Blobs;
     pub use crate::journal::digest::digest;
-    pub use crate::journal::file::{JournalError, Matching, OpenJournal, read, read_foreign};
+    pub use crate::journal::file::{
+        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_foreign,
+        read_foreign_with, read_with,
+    };
+    pub use crate::journal::fork::{ForkError, forked};
     pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
-    pub use crate::journal::record::{JournalContents, StepProgress, shown_time};
+    pub use crate::journal::record::{
+        EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time,
+    };
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
-    pub use crate::runtime::record::{PriorSpending, outcome};
+    pub use crate::runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls};
+    pub use crate::runtime::judgements::{CallFate, JudgedCall, judged_calls};
+    pub use crate::runtime::record::{
+        PriorSpending, RecordedRequest, conversation, input_text, outcome, requests, turn_output,
+    };
 }
 
 /// JSON-RPC between processes, and what code in another process may ask for.
@@ -251,7 +263,7 @@ pub mod rpc {
 pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::input::InputError;
-    pub use crate::runtime::{OutsideCaller, RestoredTurns, UnknownPrices, finish_of};
+    pub use crate::runtime::{OutsideCaller, RestoredExchange, RestoredTurns, UnknownPrices, finish_of};
     pub use crate::tools::working_directory::is_too_wide;
 }
 

@@ -249,7 +249,7 @@ pub struct ThinkingPart {
 }
 
 /// What is there is given, also if it is `null`.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
+pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(deserializer).map(Some)
 }
 
@@ -542,6 +542,11 @@ impl RawJson {
     /// The same as `serde_json` has it, to be borrowed in other values.
     pub(crate) fn raw(&self) -> &RawValue {
         &self.0
+    }
+
+    /// A copy of what stands in a larger text.
+    pub(crate) fn of_raw(raw: &RawValue) -> Self {
+        Self(raw.to_owned())
     }
 
     /// The same value without line breaks: in JSON they stand only between tokens.

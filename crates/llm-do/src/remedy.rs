@@ -89,6 +89,8 @@ pub enum Remedy {
     },
     /// Wait for the process that holds a journal, or only look at what it says.
     ShowRun,
+    /// The runs that are kept can be listed.
+    ListRuns,
     /// Start the run from a place whose name is text, or without a record of it.
     RunElsewhere,
 }
@@ -162,6 +164,7 @@ impl fmt::Display for Remedy {
             Self::ResumeRun { file } => {
                 return write!(f, "resume the run in `{}`, or name another file", file.display());
             }
+            Self::ListRuns => "list the runs that are kept",
             Self::ShowRun => "wait until it ends, or only look at it",
             Self::RunElsewhere => "run it from a place with another name, or without a journal",
         };

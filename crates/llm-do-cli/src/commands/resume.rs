@@ -6,32 +6,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
 use llm_do::escape::visible;
-use llm_do::records::{JournalContents, Matching, OpenJournal, PriorSpending, shown_time};
+use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
 use llm_do::toolsets::{Ending, InDoubt};
 use llm_do::trust::Fingerprint;
-use llm_do::{Answer, ApprovalRequest, Project, RunError, names, records};
+use llm_do::{Answer, ApprovalRequest, Project, RunError, WorkingDirectory, names, records};
+use llm_do_launch::keep::RunSubject;
+use llm_do_launch::launch::{Record, Resumption};
+use llm_do_launch::open_run::{OpenRun, RunPlace, project_at};
+use llm_do_launch::question;
+use llm_do_launch::record::{Author, LaunchOverrides, RunHeader};
+use llm_do_launch::settings::Settings;
 
-use crate::args::ResumeArgs;
-use crate::attend::{self, Attendance, PriorRun};
+use crate::args::{ResumeArgs, RunArgs, RunFormat};
+use crate::attend::{self, Attendance, PriorRun, PriorTalk};
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::plan::RunPlan;
+use crate::plan::{Conduct, RunPlan};
 use crate::report::{OutputPlan, RunReport, not_begun};
+use crate::terminal::chat::CutTurn;
 use crate::{commands::foreign, console, plan};
-use llm_do_launch::launch::Record;
-use llm_do_launch::question;
-use llm_do_launch::record::{Author, RunHeader, RunRecord, read, unusable};
-use llm_do_launch::settings::Settings;
-use llm_do_launch::state::StateDirectory;
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let settings = Arc::new(environment.settings()?);
     if args.show {
-        return console::print(&show(&args.journal, Author::of(args.foreign), &settings.state)?);
+        return console::print(&show(&place(args, &settings)?, Author::of(args.foreign), &settings)?);
     }
     let format = plan::output_format(&args.conduct);
-    match begin(args, &environment, &settings) {
+    attended(begin(args, &environment, &settings), format)
+}
+
+/// `chat --continue`: the last chat of a project, or the one with this id, goes on with the project of today.
+pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
+    let environment = Environment::read();
+    let settings = Arc::new(environment.settings()?);
+    let format = plan::run_format(&args);
+    attended(begin_chat(args, &environment, &settings), format)
+}
+
+/// Goes on with a run that is held open already.
+pub fn run_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<(), Failure> {
+    let format = plan::output_format(&args.conduct);
+    attended(begin_open(open, args, environment, settings), format)
+}
+
+fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
+    match begun {
         Ok(run) => run.finish(),
         Err(failure) => Err(not_begun(failure, format)),
     }
@@ -56,65 +81,117 @@ impl ResumedRun {
     }
 }
 
+/// The run that was named.
+fn place(args: &ResumeArgs, settings: &Settings) -> Result<RunPlace, Failure> {
+    match &args.run {
+        Some(word) => Ok(RunPlace::of(word, settings)?),
+        None => Ok(RunPlace::last(project_at(Path::new(".")).as_deref(), |_| true, settings)?),
+    }
+}
+
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
-    let state = &settings.state;
-    let (open, header) = opened(args, environment, state)?;
-    if let Some(outcome) = records::outcome(open.contents()) {
+    begin_open(opened(args, environment, settings)?, args, environment, settings)
+}
+
+fn begin_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<ResumedRun, Failure> {
+    let is_conversation = open.is_conversation();
+    if let Some(outcome) = records::outcome(open.contents()).filter(|_| !is_conversation) {
         let mut output = plan::output(&args.conduct, environment);
         output.view.streamed = false;
-        return Ok(ResumedRun::Finished(Box::new(RunReport::recorded(outcome, header.run)), output));
+        return Ok(ResumedRun::Finished(Box::new(RunReport::recorded(outcome, open.header.run)), output));
     }
-    let decisions = Arc::new(Decisions::of(args, &waiting(open.contents(), &header.run))?);
-    let directory = header.working_directory()?;
-    let file = directory.import(&args.journal).unwrap_or_else(|_| args.journal.clone());
-    let RunHeader { run, project, flags, files, input, .. } = header;
+    let decisions = Decisions::of(args, &waiting(open.contents(), &open.header.run))?;
+    let directory = open.header.working_directory()?;
     let conduct = plan::unspoken(&args.conduct, &directory, environment)?;
     let overrides = plan::overrides(&args.conduct, &directory, environment, settings)?;
+    let talk = match (open.header.input.clone(), is_conversation) {
+        (Some(input), false) => PriorTalk::Input(input),
+        (_, true) => PriorTalk::Finish,
+        (None, false) => return Err(Failure::usage("the record of the run does not say what was said to it")),
+    };
+    let directory = (directory, overrides, conduct);
+    go_on(open, talk, directory, decisions, args.force, environment, settings)
+}
+
+fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
+    let named = args.continued.as_deref().filter(|id| !id.is_empty());
+    let place = match named {
+        Some(id) => RunPlace::in_store(id, settings)?,
+        None => RunPlace::last(project_at(&args.project).as_deref(), |kind| kind == RunKind::Chat, settings)?,
+    };
+    let open = OpenRun::open(place, Author::User, settings)?;
+    if !open.is_conversation() {
+        return Err(Failure::usage(format!("`{}` is a run, and no chat", open.header.run))
+            .hint(format!("`{}` goes on with it", command(&open.place().resumption()))));
+    }
+    let directory = open.header.working_directory()?;
+    let conduct = plan::chat(&args, &directory, environment)?;
+    let overrides = plan::overrides(&args.conduct, &directory, environment, settings)?;
+    let cut = if conduct.attended { CutTurn::Ask } else { CutTurn::Finish };
+    let parts = (directory, overrides, conduct);
+    go_on(open, PriorTalk::Chat(cut), parts, Decisions::default(), args.force, environment, settings)
+}
+
+/// Links the project of a run as it is now, and goes on with the run.
+fn go_on(
+    open: OpenRun,
+    talk: PriorTalk,
+    (directory, overrides, conduct): (WorkingDirectory, LaunchOverrides, Conduct),
+    decisions: Decisions,
+    is_forced: bool,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<ResumedRun, Failure> {
+    let RunHeader { project, flags, files, .. } = open.header.clone();
+    let durability = flags.durable.then_some(Durability::Synced);
     let plan = RunPlan { launch: flags.launch(project, directory, overrides)?, conduct };
-    let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
-    let linked = attend::link(plan, environment, settings, Some(PriorRun { input, compare: &compare }))?;
+    // Finished turns of a chat stand as they were recorded: only a turn that was cut off is compared with the project.
+    let is_chat = matches!(talk, PriorTalk::Chat(_));
+    let is_forgiven = is_forced || is_chat;
+    let compare = |now: &Fingerprint| unchanged(&files.changes(now), is_forgiven);
+    let surveyed =
+        Project::load_from(&plan.launch.project, &plan.launch.directory).map(|project| project.fingerprint());
+    let has_changed = surveyed.is_ok_and(|now| !files.changes(&now).is_empty());
+    let talk = match talk {
+        PriorTalk::Chat(_) if has_changed && !is_forced => PriorTalk::Chat(CutTurn::Changed),
+        talk => talk,
+    };
+    let linked = attend::link(plan, environment, settings, Some(PriorRun { talk, compare: &compare }))?;
     let changes = files.changes(&linked.linked.files);
     let matching = if changes.is_empty() {
         Matching::Exact
     } else {
-        unchanged(&changes, args.force)?;
-        console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
+        unchanged(&changes, is_forgiven)?;
+        let since = if is_chat { " since the last turn" } else { "" };
+        console::complain(&format!("note: the project has changed{since}: {}\n", listed(&changes)));
         Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
-    let resumed = PriorSpending::from(open.contents());
-    let engine = open.resume(matching, Some(environment.user())).map_err(unusable)?;
-    if args.foreign {
-        let file = file.display().to_string();
-        let signed = if state.key()?.is_some() { ", and is signed as yours now" } else { "" };
-        console::complain(&format!("note: {} was written anew{signed}\n", visible(&file)));
+    let (is_foreign, file) = (open.is_foreign(), open.place().file());
+    let record = open.resume(matching, durability, RunSubject::of(linked.linked.program()), settings)?;
+    if is_foreign {
+        let signed = if settings.state.key()?.is_some() { ", and is signed as yours now" } else { "" };
+        console::complain(&format!("note: {} was written anew{signed}\n", visible(&file.display().to_string())));
     }
-    let record = RunRecord { engine: Arc::new(engine), resumed, run, file: Some(file) };
+    let decisions = Arc::new(decisions);
     let known = Arc::clone(&decisions) as Arc<dyn KnownAnswers>;
     let attendance = linked.ready(Record::Known(record), Some(known))?;
     Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
-/// The journal, locked, and its header: of the user's own, or of a stranger's after a person agreed to what it names.
-fn opened(
-    args: &ResumeArgs,
-    environment: &Environment,
-    state: &StateDirectory,
-) -> Result<(OpenJournal, RunHeader), Failure> {
-    let file = &args.journal;
-    match Author::of(args.foreign) {
-        Author::User => {
-            let open = OpenJournal::open(file, state.key()?).map_err(unusable)?;
-            let header = RunHeader::of(open.contents(), file)?;
-            Ok((open, header))
-        }
-        Author::Stranger => {
-            let open = OpenJournal::open_foreign(file, state.key()?).map_err(unusable)?;
-            let header = RunHeader::of(open.contents(), file)?;
-            foreign::settle(file, &header, open.contents(), &args.conduct, environment)?;
-            Ok((open.with_header(&header), header))
-        }
+/// The record, locked: of the user's own, or of a stranger's after a person agreed to what it names.
+fn opened(args: &ResumeArgs, environment: &Environment, settings: &Settings) -> Result<OpenRun, Failure> {
+    let author = Author::of(args.foreign);
+    let open = OpenRun::open(place(args, settings)?, author, settings)?;
+    if author == Author::Stranger {
+        foreign::settle(&open.place().file(), &open.header, open.contents(), &args.conduct, environment)?;
     }
+    Ok(open)
 }
 
 /// Told before anything of the project runs.
@@ -131,6 +208,7 @@ fn listed(changes: &[String]) -> String {
 }
 
 /// What people decided on the command line, by the digests of the questions.
+#[derive(Default)]
 struct Decisions {
     given: BTreeMap<String, Answer>,
     used: Mutex<BTreeSet<String>>,
@@ -203,13 +281,13 @@ impl KnownAnswers for Decisions {
 }
 
 /// The questions without an answer. What is read is what has the id.
-fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
+pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What may or may not have happened, said before anything goes on.
-fn doubts(contents: &JournalContents) -> String {
+pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
         let heading = "note: interrupted, it may or may not have happened";
@@ -219,9 +297,9 @@ fn doubts(contents: &JournalContents) -> String {
 }
 
 /// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
-fn show(file: &Path, author: Author, state: &StateDirectory) -> Result<String, Failure> {
-    let contents = read(file, author, state)?;
-    let header = RunHeader::of(&contents, file)?;
+fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String, Failure> {
+    let contents = place.read(author, settings)?;
+    let header = RunHeader::of(&contents, &place.file())?;
     let by = contents.begun_by.as_deref().unwrap_or("somebody");
     let mut text = format!(
         "run {} of {} in {}\nbegun {} by {}\n",
@@ -269,10 +347,18 @@ fn changes_text(header: &RunHeader) -> String {
     }
 }
 
+/// The command that goes on with a run.
+pub fn command(run: &Resumption) -> String {
+    match run {
+        Resumption::Run(id) => format!("llm-do resume {id}"),
+        Resumption::File(file) => format!("llm-do resume {}", file.display()),
+    }
+}
+
 /// How a run ended, with what can be done about it if it was journaled.
-pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
-    let Some(file) = file else { return Failure::from(error) };
-    let resume = format!("`llm-do resume {}", file.display());
+pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
+    let Some(run) = resumption else { return Failure::from(error) };
+    let resume = format!("`{}", command(run));
     let hint = match &error {
         RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
             [only] => {
@@ -312,6 +398,11 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::Cancelled { .. }
         | RunError::Ended(Ending::Unauthenticated { .. }) => {
             let failure = Failure::from(error);
+            // What failed would most likely fail again; the summary names the run.
+            let is_named = matches!(run, Resumption::Run(_)) && !matches!(failure.code(), 4 | 5 | 124..);
+            if is_named {
+                return failure;
+            }
             let (_, hint) = failure.words();
             let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
             return failure.hint(format!("{hint}{resume}` goes on where it stopped"));

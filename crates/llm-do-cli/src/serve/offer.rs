@@ -10,8 +10,8 @@ use llm_do::python::RenderedPart;
 use llm_do::rpc::Sight;
 use llm_do::toolsets::{MadeToolset, Order, Repeat, Run, RunEntry, ToolKind, ToolsetContext, fits};
 use llm_do::{
-    BoxFuture, CallContext, Content, FunctionEntry, PermittedCall, Project, RawJson, Rule, Tool, ToolError, ToolSpec,
-    Toolset, Verdict, schema,
+    BoxFuture, CallContext, Content, FunctionEntry, Judgement, PermittedCall, Project, RawJson, Rule, Tool, ToolError,
+    ToolSpec, Toolset, Verdict, schema,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -319,8 +319,8 @@ impl Toolset for ClientTools {
         tool: &'a str,
         arguments: &'a RawJson,
         cx: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(self.opinion(tool, arguments, cx))
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
+        Box::pin(async move { Ok(self.opinion(tool, arguments, cx).await?.into()) })
     }
 
     fn call<'a>(

@@ -179,7 +179,7 @@ impl Attendant {
                     }
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
-                            let _ = opened.send(result);
+                            let _ = opened.send(result.map(drop));
                         }
                     }
                     Some(Update::TurnEnded(result)) => {
@@ -238,7 +238,8 @@ impl Attendant {
     }
 
     fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<ScopeTurnResult, RpcError> {
-        let TurnResult { answer, messages, calls: trace } = result;
+        let TurnResult { answer, messages, calls: trace, is_cancelled } = result;
+        let stopped = stopped.or(is_cancelled.then_some(StopReason::Cancelled));
         let usage = self.runtime.usage();
         match answer {
             Ok(output) => {

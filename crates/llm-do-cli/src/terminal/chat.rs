@@ -3,12 +3,14 @@
 use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 
-use llm_do::escape::visible;
+use llm_do::escape::{visible, visible_lines};
 use llm_do::messages::Attachment;
 use llm_do::program::{AgentSpec, Entry};
 use llm_do::reach::ReachableTool;
+use llm_do::runs::RestoredTurns;
 use llm_do::toolsets::Ending;
 use llm_do::{Input, Output, Program, RunError, Runtime, names};
+use llm_do_launch::launch::Resumption;
 use llm_do_launch::session::Session;
 use tokio::sync::mpsc;
 
@@ -19,15 +21,26 @@ use crate::report::{self, OutputPlan};
 use crate::signals::StopReason;
 use crate::terminal::line_editor::{LineEditor, PromptOutcome};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
+use crate::terminal::trust;
 use crate::{terminal, terminal::summary};
 
-/// What was planned of a chat.
+/// A chat: what is said in it, and how far it has come.
 pub struct Chat {
     /// Said before the person is asked for more.
-    pub first: Option<Input>,
+    first: Option<Input>,
     /// Files that go with the first line, if nothing was said before it.
-    pub files: Vec<Attachment>,
-    pub lines: LinesPlan,
+    files: Vec<Attachment>,
+    lines: LineSource,
+    ended: ChatEnded,
+}
+
+/// Why the turns of a session are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChatPause {
+    /// Everything is forgotten: what is said next is said to another run.
+    Cleared,
+    /// The chat is over.
+    Over,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +55,18 @@ pub enum LinesPlan {
 }
 
 /// How a chat ended.
+#[derive(Default)]
 pub struct ChatEnded {
     pub last: Option<Output>,
     /// Of the last turn that failed, as far as it matters for the exit code. It was said already.
     pub failure: Option<Failure>,
+    /// What ended it before its end.
+    pub stopped: Option<StopReason>,
 }
 
 enum LineSource {
+    /// Nobody was asked for a line yet.
+    Planned(LinesPlan),
     Editor(LineEditor),
     Stdin(mpsc::Receiver<Result<String, Failure>>),
     None,
@@ -71,7 +89,7 @@ const COMMANDS: &[&str] = &["/help", "/clear", "/tools", "/usage", "/quit", "/ex
 
 const HELP: &str = "\
 /help    this
-/clear   forget everything that was said
+/clear   forget everything that was said: another run begins
 /tools   what the agent can call, and what is asked first
 /usage   what the chat took so far
 /quit    end the chat (also Ctrl-D)
@@ -82,52 +100,129 @@ A line that starts with a space is sent as it is.
 ";
 
 impl Chat {
+    pub fn new(first: Option<Input>, files: Vec<Attachment>, lines: LinesPlan) -> Self {
+        Self { first, files, lines: LineSource::Planned(lines), ended: ChatEnded::default() }
+    }
+
+    /// Turns of a session, until it is to be forgotten or the chat is over.
     pub async fn converse(
-        self,
+        &mut self,
         watch: &mut Screen,
         session: &Session,
-        plan: &OutputPlan,
-    ) -> Result<ChatEnded, Failure> {
-        let mut lines = LineSource::open(self.lines)?;
+        turns: TurnsPlan<'_>,
+    ) -> Result<ChatPause, Failure> {
+        let Self { first, files, lines, ended } = self;
+        lines.open()?;
         if lines.has_commands() {
             watch.hush_terminal();
         }
-        let mut ended = ChatEnded { last: None, failure: None };
-        let (mut first, mut files) = (self.first, self.files);
         loop {
             let input = match first.take() {
                 Some(input) => input,
-                None => match ended.hear(lines.next(watch).await, lines.has_commands(), session, plan) {
-                    LineMeaning::Said(text) => {
-                        Input::Object { value: text.into(), attachments: std::mem::take(&mut files) }
-                    }
+                None => match ended.hear(lines.next(watch).await, lines.has_commands(), session, turns.plan) {
+                    LineMeaning::Said(text) => Input::Object { value: text.into(), attachments: std::mem::take(files) },
                     LineMeaning::Nothing => continue,
-                    LineMeaning::Goodbye => break,
+                    LineMeaning::Forget => return Ok(ChatPause::Cleared),
+                    LineMeaning::Goodbye => return Ok(ChatPause::Over),
                 },
             };
             watch.display.restart();
-            let goes = match watch.turn(session, input).await {
-                ScreenOutcome::Ended(turn) => ended.take(turn, plan, lines.has_commands())?,
-                ScreenOutcome::Killed(stopped) => ended.stop(stopped, plan),
-            };
+            let goes = ended.take_turn(watch.turn(session, input).await, turns, lines.has_commands())?;
             if goes == Goes::Away {
-                break;
+                return Ok(ChatPause::Over);
             }
         }
-        Ok(ended)
     }
+
+    /// Shows what a chat that goes on has come to, and finishes the turn that was cut off. Whether the chat goes on.
+    pub async fn go_on(
+        &mut self,
+        watch: &mut Screen,
+        session: &Session,
+        turns: TurnsPlan<'_>,
+        cut: CutTurn,
+    ) -> Result<Goes, Failure> {
+        let restored = match watch.open(session).await {
+            ScreenOutcome::Ended(opened) => opened.map_err(Failure::from)?,
+            ScreenOutcome::Killed(stopped) => {
+                return Ok(self.ended.stop(stopped, turns.plan));
+            }
+        };
+        if turns.plan.view.tells_notes() {
+            console::complain(&last_exchange(&restored));
+        }
+        if restored.unfinished.is_none() || !cut.is_finished()? {
+            return Ok(Goes::On);
+        }
+        watch.display.restart();
+        let is_typed = self.lines.has_commands();
+        self.ended.take_turn(watch.finish_turn(session).await, turns, is_typed)
+    }
+
+    /// How it ended.
+    pub fn end(self) -> ChatEnded {
+        self.ended
+    }
+}
+
+/// How turns are reported.
+#[derive(Clone, Copy)]
+pub struct TurnsPlan<'a> {
+    pub plan: &'a OutputPlan,
+    /// What the chat can be resumed by.
+    pub resumption: Option<&'a Resumption>,
+}
+
+/// What becomes of a turn that was cut off when its chat goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutTurn {
+    /// It is finished first.
+    Finish,
+    /// Somebody at the terminal is asked.
+    Ask,
+    /// The project has changed: it is left out, and that is said.
+    Changed,
+}
+
+impl CutTurn {
+    fn is_finished(self) -> Result<bool, Failure> {
+        match self {
+            Self::Finish => Ok(true),
+            Self::Ask => trust::ask("the last turn was cut off. Finish it first?\n  y yes\n  n no, leave it out\n"),
+            Self::Changed => {
+                console::complain(
+                    "note: the last turn was cut off, and the project has changed since: it is left out. `--force` finishes \
+                     it with the project of today\n",
+                );
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// What was said last, so that a person knows where the conversation stands.
+fn last_exchange(restored: &RestoredTurns) -> String {
+    let Some(last) = &restored.last else { return String::new() };
+    let said = match last.input.to::<String>() {
+        Ok(text) => text,
+        Err(_) => last.input.get().to_owned(),
+    };
+    let quoted: String = visible_lines(&said).lines().map(|line| format!("> {line}\n")).collect();
+    let turns = if restored.finished == 1 { "1 turn".to_owned() } else { format!("{} turns", restored.finished) };
+    format!("({turns} so far; the last one:)\n{quoted}{}", visible_lines(&report::answer(&last.output)))
 }
 
 /// What a line means.
 enum LineMeaning {
     Said(String),
     Nothing,
+    Forget,
     Goodbye,
 }
 
 /// Whether a chat goes on after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goes {
+pub enum Goes {
     On,
     Away,
 }
@@ -135,6 +230,10 @@ enum Goes {
 impl ChatEnded {
     fn hear(&mut self, next: Next, is_typed: bool, session: &Session, plan: &OutputPlan) -> LineMeaning {
         match next {
+            Next::Text(text) if is_typed && text.trim() == "/clear" => {
+                console::complain("everything is forgotten\n");
+                LineMeaning::Forget
+            }
             Next::Text(text) if is_typed && text.starts_with('/') => match command(text.trim(), session) {
                 Some(words) => {
                     console::complain(&words);
@@ -171,6 +270,7 @@ impl ChatEnded {
 
     fn stop(&mut self, stopped: StopReason, plan: &OutputPlan) -> Goes {
         let cancelled = RunError::Cancelled { partial: String::new() };
+        self.stopped = Some(stopped);
         self.fail(report::failure(cancelled, Some(stopped), None), plan);
         Goes::Away
     }
@@ -181,23 +281,43 @@ impl ChatEnded {
         self.failure = Some(failure);
     }
 
-    /// A failed turn does not end a chat; a person who ends it does.
-    fn take(&mut self, turn: TurnEnded, plan: &OutputPlan, is_typed: bool) -> Result<Goes, Failure> {
+    fn take_turn(
+        &mut self,
+        turn: ScreenOutcome<TurnEnded>,
+        turns: TurnsPlan<'_>,
+        is_typed: bool,
+    ) -> Result<Goes, Failure> {
+        match turn {
+            ScreenOutcome::Ended(turn) => self.take(turn, turns, is_typed),
+            ScreenOutcome::Killed(stopped) => Ok(self.stop(stopped, turns.plan)),
+        }
+    }
+
+    /// A failed turn does not end a chat; a person who ends it does, and a question that waits for one.
+    fn take(&mut self, turn: TurnEnded, turns: TurnsPlan<'_>, is_typed: bool) -> Result<Goes, Failure> {
+        let TurnsPlan { plan, resumption } = turns;
         let TurnEnded { answer, stopped } = turn;
         let goes = match (&answer, stopped) {
-            (_, Some(StopReason::Interrupted)) if !is_typed => Goes::Away,
+            (_, Some(StopReason::Interrupted | StopReason::Cancelled)) if !is_typed => Goes::Away,
             (_, Some(StopReason::Terminated | StopReason::Unread))
-            | (Err(RunError::Ended(Ending::EndedByPerson)), None) => Goes::Away,
+            | (Err(RunError::Ended(Ending::EndedByPerson | Ending::NeedsApproval(_))), None) => Goes::Away,
             (Ok(_) | Err(_), _) => Goes::On,
         };
+        if goes == Goes::Away {
+            self.stopped = stopped;
+        }
         match answer {
             Ok(output) => {
                 report::print_turn(&output, plan)?;
                 self.last = Some(output);
             }
             Err(error) => {
+                if let RunError::Ended(Ending::NeedsApproval(pending)) = &error {
+                    console::complain(&report::pending_text(pending));
+                }
                 report::print_partial(&error, stopped, plan)?;
-                self.fail(report::failure(error, stopped, None), plan);
+                let resumption = resumption.filter(|_| goes == Goes::Away);
+                self.fail(report::failure(error, stopped, resumption), plan);
             }
         }
         Ok(goes)
@@ -205,19 +325,22 @@ impl ChatEnded {
 }
 
 impl LineSource {
-    fn open(plan: LinesPlan) -> Result<Self, Failure> {
-        match plan {
+    /// Begins to read lines, unless that was begun before.
+    fn open(&mut self) -> Result<(), Failure> {
+        let Self::Planned(plan) = self else { return Ok(()) };
+        *self = match std::mem::replace(plan, LinesPlan::None) {
             LinesPlan::Editor { home } => LineEditor::start(COMMANDS, home)
                 .map(Self::Editor)
-                .map_err(|error| Failure::failed(format!("the terminal cannot be used: {error}"))),
-            LinesPlan::Stdin => Ok(Self::Stdin(piped_lines())),
-            LinesPlan::None => Ok(Self::None),
-        }
+                .map_err(|error| Failure::failed(format!("the terminal cannot be used: {error}")))?,
+            LinesPlan::Stdin => Self::Stdin(piped_lines()),
+            LinesPlan::None => Self::None,
+        };
+        Ok(())
     }
 
     /// Only a person means a command by a slash: in a pipe it is a line like any other.
     fn has_commands(&self) -> bool {
-        matches!(self, Self::Editor(_))
+        matches!(self, Self::Editor(_) | Self::Planned(LinesPlan::Editor { .. }))
     }
 
     async fn next(&mut self, watch: &mut Screen) -> Next {
@@ -237,7 +360,7 @@ impl LineSource {
                     Some(Err(failure)) => Next::Unreadable(failure),
                     None => Next::End,
                 },
-                Self::None => Next::End,
+                Self::None | Self::Planned(_) => Next::End,
             }
         };
         tokio::select! {
@@ -281,10 +404,6 @@ fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
 fn command(text: &str, session: &Session) -> Option<String> {
     match text {
         "/help" => Some(HELP.to_owned()),
-        "/clear" => {
-            session.reset();
-            Some("everything is forgotten\n".to_owned())
-        }
         "/tools" => Some(tools(session.runtime.program())),
         "/usage" => Some(usage(&session.runtime)),
         "/quit" | "/exit" => None,

@@ -48,7 +48,8 @@ impl View {
         }
     }
 
-    fn tells_notes(self) -> bool {
+    /// Whether remarks are made that are no part of an answer.
+    pub fn tells_notes(self) -> bool {
         !matches!(self.verbosity, Verbosity::Quiet | Verbosity::Messages)
     }
 

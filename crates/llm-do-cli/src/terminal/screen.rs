@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use llm_do::questions::OpenQuestion;
+use llm_do::runs::RestoredTurns;
 use llm_do::{Answer, Event, Input, Message, Output, RunError};
 use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
@@ -20,6 +21,13 @@ use crate::terminal::prompt::Asking;
 pub struct TurnEnded {
     pub answer: Result<Output, RunError>,
     pub stopped: Option<StopReason>,
+}
+
+impl TurnEnded {
+    fn of(turn: TurnResult, stopped: Option<StopReason>) -> Self {
+        let cancelled = turn.is_cancelled.then_some(StopReason::Cancelled);
+        Self { answer: turn.answer, stopped: stopped.or(cancelled) }
+    }
 }
 
 /// Of a turn that came to nothing.
@@ -60,6 +68,16 @@ pub enum ScreenOutcome<T> {
     Killed(StopReason),
 }
 
+impl ScreenOutcome<TurnEnded> {
+    /// What ended the turn before its answer.
+    pub fn stopped(&self) -> Option<StopReason> {
+        match self {
+            Self::Ended(turn) => turn.stopped,
+            Self::Killed(stopped) => Some(*stopped),
+        }
+    }
+}
+
 /// How long a terminal that is gone is ahead of the signal that it sends, at most.
 const HANGUP: Duration = Duration::from_millis(200);
 
@@ -69,9 +87,38 @@ const TICK: Duration = Duration::from_millis(100);
 impl Screen {
     /// One turn to its end. The first signal cancels it; the second does not wait for anything.
     pub async fn turn(&mut self, session: &Session, input: Input) -> ScreenOutcome<TurnEnded> {
+        let cancelled = session.turn(input);
+        self.attend(session, &cancelled).await
+    }
+
+    /// Goes on with the turn that an earlier process did not finish.
+    pub async fn finish_turn(&mut self, session: &Session) -> ScreenOutcome<TurnEnded> {
+        let cancelled = session.finish_turn();
+        self.attend(session, &cancelled).await
+    }
+
+    /// Opens the call, with what its record has: what was taken over.
+    pub async fn open(&mut self, session: &Session) -> ScreenOutcome<Result<RestoredTurns, RunError>> {
+        session.open();
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => return ScreenOutcome::Killed(signal.stops()),
+                update = self.updates.next() => match update {
+                    Some(Update::Opened(opened)) => return ScreenOutcome::Ended(opened),
+                    // What happened in another process is not shown again.
+                    Some(Update::Events(_) | Update::Question(_) | Update::Answered(..) | Update::TurnEnded(_)) => {}
+                    Some(Update::Closed(_)) | None => {
+                        return ScreenOutcome::Ended(Err(RunError::Cancelled { partial: String::new() }));
+                    }
+                },
+            }
+        }
+    }
+
+    async fn attend(&mut self, session: &Session, cancelled: &CancellationToken) -> ScreenOutcome<TurnEnded> {
         self.signals.settle();
         console::take_time();
-        let cancelled = session.turn(input);
         let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
         tokio::pin!(deadline);
         let (mut stopped, mut tick) = (None, ticks_from(Instant::now() + TICK));
@@ -83,33 +130,33 @@ impl Screen {
                 }
                 let (meanwhile, interrupted) = self.ask(session, question, deadline.as_mut()).await;
                 self.display.show(meanwhile.events.into_iter());
-                stopped = stopped.or(interrupted.map(|stopped| cancel(&cancelled, stopped)));
-                if let Some(TurnResult { answer, .. }) = meanwhile.ended {
+                stopped = stopped.or(interrupted.map(|stopped| cancel(cancelled, stopped)));
+                if let Some(turn) = meanwhile.ended {
                     self.display.step_back();
-                    return ScreenOutcome::Ended(TurnEnded { answer, stopped });
+                    return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
                 }
                 continue;
             }
             tokio::select! {
                 biased;
                 signal = self.signals.next() => match stopped {
-                    None => stopped = Some(cancel(&cancelled, signal.stops())),
+                    None => stopped = Some(cancel(cancelled, signal.stops())),
                     Some(_) => return ScreenOutcome::Killed(signal.stops()),
                 },
                 // Before the events: those of agents that never wait do not end.
                 () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
                     let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(&cancelled, StopReason::TimedOut(limit)));
+                    stopped = Some(cancel(cancelled, StopReason::TimedOut(limit)));
                 }
                 () = self.reader.gone(), if stopped.is_none() => {
-                    stopped = Some(cancel(&cancelled, StopReason::Unread));
+                    stopped = Some(cancel(cancelled, StopReason::Unread));
                 }
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => self.display.show(events),
                     Some(Update::Question(question)) => self.waiting.push(question),
-                    Some(Update::TurnEnded(TurnResult { answer, .. })) => {
+                    Some(Update::TurnEnded(turn)) => {
                         self.display.step_back();
-                        return ScreenOutcome::Ended(TurnEnded { answer, stopped });
+                        return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
                     }
                     Some(Update::Answered(id, _)) => self.waiting.remove(&id),
                     Some(Update::Opened(_)) => {}
@@ -261,8 +308,8 @@ fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
 mod tests {
     use llm_do::questions::QuestionBroker;
     use llm_do::{
-        Approvals, BoxFuture, CallContext, Content, Listen, ModelChoices, ModelName, Models, PermittedCall, Project,
-        RawJson, Runtime, RuntimeConfig, ToolError, ToolSpec, Toolset, Verdict,
+        Approvals, BoxFuture, CallContext, Content, Judgement, Listen, ModelChoices, ModelName, Models, PermittedCall,
+        Project, RawJson, Runtime, RuntimeConfig, ToolError, ToolSpec, Toolset, Verdict,
     };
     use llm_do_launch::session::{SessionParts, TurnReport};
 
@@ -284,8 +331,8 @@ mod tests {
             _: &'a str,
             _: &'a RawJson,
             _: &'a CallContext<'a>,
-        ) -> BoxFuture<'a, Result<Verdict, String>> {
-            Box::pin(async move { Ok(Verdict::Allow) })
+        ) -> BoxFuture<'a, Result<Judgement, String>> {
+            Box::pin(async move { Ok(Verdict::Allow.into()) })
         }
 
         fn call<'a>(
@@ -321,6 +368,8 @@ mod tests {
             caller: None,
             report: TurnReport::Answer,
             pace: None,
+            keeper: None,
+            restores: false,
         })
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use llm_do::messages::Usage;
 
 /// The line that closes a run or a chat. What was asked and never answered may have cost something too.
-pub fn line(elapsed: Duration, usage: &Usage) -> String {
+/// A run that is kept is named.
+pub fn line(elapsed: Duration, usage: &Usage, run: Option<&str>) -> String {
     let requests = match usage.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
@@ -14,7 +15,8 @@ pub fn line(elapsed: Duration, usage: &Usage) -> String {
         0 => String::new(),
         count => format!(", {count} unanswered"),
     };
-    format!("{} · {requests}{unanswered} · {} · {}\n", seconds(elapsed), tokens(usage), cost(usage))
+    let run = run.map(|run| format!(" · {run}")).unwrap_or_default();
+    format!("{} · {requests}{unanswered} · {} · {}{run}\n", seconds(elapsed), tokens(usage), cost(usage))
 }
 
 pub fn tokens(usage: &Usage) -> String {
@@ -42,7 +44,7 @@ pub fn seconds(time: Duration) -> String {
 
 /// A count of tokens: exact while it is short.
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit after the point")]
-fn count(tokens: u64) -> String {
+pub fn count(tokens: u64) -> String {
     match tokens {
         0..10_000 => tokens.to_string(),
         10_000..1_000_000 => format!("{:.1}k", tokens as f64 / 1e3),
@@ -82,10 +84,12 @@ mod tests {
             (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
         ];
         for (milliseconds, usage, expected) in cases {
-            assert_eq!(line(Duration::from_millis(milliseconds), &usage), expected);
+            assert_eq!(line(Duration::from_millis(milliseconds), &usage, None), expected);
         }
         let cut = Usage { unanswered: 1, estimated: 1, ..usage(2, 12, 3, Some(0.25)) };
         let expected = "0.0 s · 2 requests, 1 unanswered · 12 tokens in, 3 out · about $0.25\n";
-        assert_eq!(line(Duration::ZERO, &cut), expected);
+        assert_eq!(line(Duration::ZERO, &cut, None), expected);
+        let named = format!("{} · 06gy3k9x7wqe4t2m\n", expected.trim_end());
+        assert_eq!(line(Duration::ZERO, &cut, Some("06gy3k9x7wqe4t2m")), named);
     }
 }

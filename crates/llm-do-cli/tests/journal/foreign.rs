@@ -274,27 +274,6 @@ fn a_stranger_s_record_is_replayed_when_that_is_wanted() {
 }
 
 #[test]
-fn a_journal_of_the_time_before_macs_is_a_strangers() {
-    let (sandbox, fake) = writer();
-    begin(&sandbox, &fake, &[]).failure(4);
-    changed(&sandbox, |text| {
-        let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        lines[0]["v"] = json!(1);
-        // What it decided, as it was written down then.
-        lines.push(json!({"k": "main/t0/m0/decided", "kind": "decide", "state": "done", "req": "x",
-            "res": {"value": [{"run": {"edited": null, "bound_to": null, "exceptional": true}}]}}));
-        for line in &mut lines {
-            line.as_object_mut().unwrap().remove("mac");
-        }
-        written(&lines)
-    });
-    assert!(resume(&sandbox, &fake, &[]).failure(4).contains(&format!("{FOREIGN} (line 1)")));
-    let waits = resume(&sandbox, &fake, &["--foreign", "--trust"]).failure(4);
-    assert!(waits.contains("waiting for approval") && !sandbox.path().join("a.txt").exists(), "{waits}");
-    assert_eq!(fake.requests().len(), 1);
-}
-
-#[test]
 fn no_raw_byte_of_a_journal_reaches_the_terminal() {
     let (sandbox, fake) = writer();
     begin(&sandbox, &fake, &[]).failure(4);

@@ -16,6 +16,7 @@ mod foreign;
 mod kill;
 mod replay;
 mod trouble;
+mod v1;
 
 use std::fs;
 use std::path::PathBuf;

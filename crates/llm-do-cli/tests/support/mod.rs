@@ -81,13 +81,21 @@ impl Sandbox {
         command
     }
 
-    /// Every file beneath the directory and what it holds.
+    /// Where runs are kept.
+    pub fn state(&self) -> PathBuf {
+        self.path().join(".local/state/llm-do")
+    }
+
+    /// Every file beneath the directory and what it holds; what is kept of runs is left out.
     pub fn tree(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();
         let mut waiting = vec![self.path().to_owned()];
         while let Some(directory) = waiting.pop() {
             for entry in fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
+                if path == self.state() {
+                    continue;
+                }
                 if path.is_dir() {
                     waiting.push(path);
                 } else {
@@ -104,14 +112,34 @@ impl Sandbox {
 /// out of what is compared; [`wait_for_all`] keeps it.
 pub fn wait(command: &mut Command) -> Ended {
     let ended = wait_for_all(command);
-    let stderr = ended.stderr.split_inclusive('\n').filter(|line| !is_summary(line)).collect();
-    Ended { stderr, ..ended }
+    let stderr: String = ended.stderr.split_inclusive('\n').filter(|line| !is_summary(line)).collect();
+    Ended { stderr: without_run_ids(&stderr), ..ended }
 }
 
-/// `0.1 s · 1 request · 12 tokens in, 3 out · $0.0001`.
+/// Each id of a run as `RUN`: no two runs have the same.
+pub fn without_run_ids(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::new();
+    while let Some(word) = rest.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).next() {
+        let name = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        plain.push_str(if is_run_id(name) { "RUN" } else { name });
+        plain.push_str(&word[name.len()..]);
+        rest = &rest[word.len()..];
+    }
+    plain
+}
+
+/// Sixteen digits of Crockford's base 32, of which the first are a time in this century.
+pub fn is_run_id(word: &str) -> bool {
+    let is_digit =
+        |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'h' | b'j' | b'k' | b'm' | b'n' | b'p'..=b't' | b'v'..=b'z');
+    word.len() == 16 && word.starts_with('0') && word.bytes().all(is_digit)
+}
+
+/// `0.1 s · 1 request · 12 tokens in, 3 out · $0.0001 · 06gy3k9x7wqe4t2m`, of which the last is there if the run is kept.
 pub fn is_summary(line: &str) -> bool {
     let parts: Vec<&str> = line.trim_end().split(" · ").collect();
-    matches!(parts.as_slice(), [time, requests, tokens, _] if time.ends_with(" s")
+    matches!(parts.as_slice(), [time, requests, tokens, _] | [time, requests, tokens, _, _] if time.ends_with(" s")
         && requests.contains(" request")
         && tokens.contains(" tokens in, "))
 }

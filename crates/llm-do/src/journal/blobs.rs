@@ -58,6 +58,18 @@ impl Blobs {
         if of_bytes(&bytes) == digest { Ok(bytes) } else { Err(wrong("has changed")) }
     }
 
+    /// The digests of all values that are there, in order.
+    pub fn digests(&self) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut digests: Vec<String> = names.filter(|name| is_digest(name)).collect();
+        digests.sort();
+        Ok(digests)
+    }
+
     fn place(&self, digest: &str) -> io::Result<PathBuf> {
         if is_digest(digest) {
             return Ok(self.directory.join(digest));
@@ -124,6 +136,12 @@ mod tests {
         }
         assert_eq!(blobs.get(&digest).unwrap(), b"value");
         assert_eq!(std::fs::read_dir(home.path().join("blobs")).unwrap().count(), 1, "no other file is left");
+        for bit in 0..8 * b"value".len() {
+            let mut turned = b"value".to_vec();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(home.path().join("blobs").join(&digest), turned).unwrap();
+            assert!(blobs.get(&digest).unwrap_err().to_string().contains("has changed"), "bit {bit}");
+        }
         std::fs::write(home.path().join("blobs").join(&digest), "other").unwrap();
         assert!(blobs.get(&digest).unwrap_err().to_string().contains("has changed"));
         for wrong in ["", "../key", &digest[1..], &digest.to_uppercase()] {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{RecordedSteps, StepRecord, StepValue};
 use crate::event::{CallEnd, CallKind, CallOutput, Derivation, Event, EventKind, ToldLog, ToolReturn, brief};
-use crate::message::{Arguments, Content, Finish, RawJson, Reply, ReplyPart, ToolCall, Usage, unfenced};
+use crate::message::{Arguments, Content, Finish, RawJson, Reply, ReplyPart, ToolCall, Usage, given, unfenced};
 
 /// Results with more characters than this are cut.
 pub const LONGEST_RESULT: usize = 60_000;
@@ -23,7 +23,7 @@ pub struct CallRecord {
     #[serde(rename = "ms")]
     pub duration_ms: u64,
     /// The arguments to which a person changed the call's.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     pub edited: Option<RawJson>,
     /// What was told until it was decided.
     #[serde(default)]
@@ -337,6 +337,14 @@ pub fn ended(record: &CallRecord, agent: &Arc<str>, duration_ms: u64, usage: Usa
 /// What a model reads before the reason of a rule or a person.
 pub const REFUSED: &str = "refused: ";
 
+/// What identifies a call: what the model asked for, whatever a person made of it.
+pub fn request_of(call: &ToolCall) -> RawJson {
+    match &call.arguments {
+        Arguments::Object(arguments) => RawJson::of(&(&call.tool, arguments)),
+        Arguments::Malformed(text) => RawJson::of(&(&call.tool, text)),
+    }
+}
+
 /// A tool is called with these arguments, which a person may have changed.
 pub fn called(call: &ToolCall, arguments: &RawJson, calls_as: Option<u64>) -> EventKind {
     let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
@@ -410,4 +418,69 @@ pub fn cut_text(text: String) -> String {
     let Some((end, _)) = text.char_indices().nth(LONGEST_RESULT) else { return text };
     let left_out = text[end..].chars().count();
     format!("{}\n[cut: {left_out} more characters; ask for less, or for a part]", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Events;
+    use crate::journal::generated::{Generator, assert_replayed_is_live};
+    use crate::journal::{StepDescription, StepKind, Steps, Stop};
+
+    fn outcome(generator: &mut Generator) -> CallOutcome {
+        match generator.number(4) {
+            0 => CallOutcome::Failed(generator.text()),
+            1 => CallOutcome::Refused(generator.text()),
+            2 => CallOutcome::Changed,
+            _ => CallOutcome::Content(generator.contents()),
+        }
+    }
+
+    fn call(generator: &mut Generator) -> CallRecord {
+        let duration_ms = generator.one_of(&[0, 7, u64::MAX]);
+        let given = generator.maybe(Generator::object);
+        let edited = generator.maybe(Generator::json);
+        CallRecord { duration_ms, edited, given, ..CallRecord::at_once(outcome(generator)) }
+    }
+
+    fn comparable(record: CallRecord) -> CallRecord {
+        CallRecord { said: None, given: None, ..record }
+    }
+
+    #[test]
+    fn a_reply_is_replayed_as_it_came() {
+        assert_replayed_is_live(|generator, _| RecordedReply(generator.reply()), |reply| reply);
+    }
+
+    #[test]
+    fn a_call_is_replayed_as_it_ended() {
+        assert_replayed_is_live(|generator, _| call(generator), comparable);
+    }
+
+    /// What an agent said stands once in the record, as the reply beneath the call.
+    #[test]
+    fn a_call_that_gave_what_a_reply_beneath_it_says_is_replayed_as_it_ended() {
+        let mut references = 0;
+        let said = |generator: &mut Generator, steps: &Steps| {
+            let reply = generator.reply();
+            let text = reply.text();
+            let k = "t0/m0".to_owned();
+            let beneath = steps.at(format_args!("{k}"));
+            let (events, described) = (Events::unheard(), || StepDescription::new(StepKind::Model, &"request"));
+            let recorded = RecordedReply(reply);
+            let effect = async { Ok::<_, Stop>(recorded) };
+            let taken = beneath.here(&events).step(described, |_| effect);
+            futures_util::FutureExt::now_or_never(taken).expect("nothing waits").unwrap();
+            let gave = if generator.number(2) == 0 {
+                Content::text(text.clone())
+            } else {
+                Content::Value { json: unfenced(&text).to_owned() }
+            };
+            let said = SaidBeneath::of(std::slice::from_ref(&gave), k, &text);
+            references += usize::from(said.is_some());
+            CallRecord { said, ..CallRecord::at_once(CallOutcome::Content(vec![gave])) }
+        };
+        assert_replayed_is_live(said, comparable);
+        assert!(references > 5_000, "{references}");
+    }
 }

@@ -1,11 +1,12 @@
 //! A run in a file: every step's intent before, its result after, durable on disk before it counts.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
@@ -16,8 +17,8 @@ use super::blobs::{Blobs, LARGEST_INLINE};
 use super::digest::{digest, of_bytes};
 use super::mac::{LineMac, StateKey};
 use super::record::{
-    self, Damage, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunIdentity, RunLine,
-    StepProgress, VERSION,
+    self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunEnd,
+    RunIdentity, RunLine, StepProgress, VERSION,
 };
 use super::writer::{Acknowledgement, NamedValue, Signer, Writer, WriterTarget};
 use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, StepParts, Stop};
@@ -90,6 +91,25 @@ pub enum Durability {
     Synced,
 }
 
+/// What becomes of a run whose journal cannot be written any more, such as on a full disk.
+#[derive(Clone, Default)]
+pub enum WriteFailure {
+    /// Nothing may run that is not recorded: it ends.
+    #[default]
+    EndsRun,
+    /// It goes on, and nothing more of it is recorded. The reason is told once.
+    Told(Arc<dyn Fn(&str) + Send + Sync>),
+}
+
+impl fmt::Debug for WriteFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::EndsRun => "EndsRun",
+            Self::Told(_) => "Told",
+        })
+    }
+}
+
 /// How a journal is written and read.
 #[derive(Clone, Debug, Default)]
 pub struct JournalSettings {
@@ -97,14 +117,18 @@ pub struct JournalSettings {
     pub by: Option<String>,
     /// Who signs. Without a key it counts as a stranger's later.
     pub key: Option<StateKey>,
+    /// When a line counts.
     pub durability: Durability,
     /// Where values are kept that are too large for a line; without it they are written into the file all the same.
     pub blobs: Option<Blobs>,
+    /// What becomes of the run if it cannot be written any more.
+    pub failure: WriteFailure,
 }
 
 /// What a journal begins with.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// What the run is.
     pub identity: RunIdentity,
     /// What resuming needs to know.
     pub header: RawJson,
@@ -156,7 +180,9 @@ struct JournalProgress {
     taken: HashSet<String>,
     /// The names of the parts that are written already.
     parts: HashSet<String>,
-    /// The journal cannot be written: nothing may run after that.
+    /// How many turns of the entry were finished.
+    turns: u64,
+    /// The journal cannot be written: nothing may run after that, unless the run goes on unrecorded.
     failure: Option<Stop>,
 }
 
@@ -185,7 +211,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub(crate) fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
@@ -202,7 +228,7 @@ impl OpenJournal {
     }
 
     /// The same with other settings.
-    pub(crate) fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
         let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);
@@ -224,6 +250,23 @@ impl OpenJournal {
             lines.header.res = Some(RawJson::of(header));
         }
         self
+    }
+
+    /// The same, whose lines count when this says so.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self
+    }
+
+    /// Says how the run is left, without going on with it. Of a stranger's journal nothing is said.
+    pub fn leave(self, state: EndState, reason: &str) -> Result<(), JournalError> {
+        let Self { path, file, settings, origin, .. } = self;
+        let JournalOrigin::Own { committed, last } = origin else { return Ok(()) };
+        let failed = |error| JournalError::Io { path: path.clone(), error };
+        file.set_len(committed).map_err(failed)?;
+        let line = RunLine::ended(&RunEnd::new(state, reason), now(), settings.by);
+        append(&file, &mut Signer::after(last, settings.key), [line_of(&line)]).map_err(failed)
     }
 
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
@@ -253,7 +296,7 @@ impl OpenJournal {
 
 /// What is kept of a stranger's file, as lines of ours.
 fn anew(lines: ParsedLines, settings: &JournalSettings) -> io::Result<Vec<String>> {
-    let ParsedLines { header, parts, steps } = lines;
+    let ParsedLines { header, parts, steps, ended: _ } = lines;
     let header = RunLine { v: Some(VERSION), ..header };
     // A question that a stranger wrote down is not signed: it is asked anew.
     let steps = steps.into_iter().map(|(_, line)| line).filter(|line| line.kind != StepKind::Ask).collect();
@@ -355,7 +398,8 @@ impl FileJournal {
         let NewRun { identity, header, copied, parts } = run;
         let header = RunLine::header(identity, header, now(), settings.by.clone());
         let steps = copied.iter().cloned().enumerate().collect();
-        let contents = JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps });
+        let contents =
+            JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps, ended: None });
         let contents = contents.map_err(|damage| damaged(damage, path))?;
         let lines = beginning(header, parts, copied, &settings).map_err(failed)?;
         write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
@@ -375,9 +419,23 @@ impl FileJournal {
 
     fn of(contents: JournalContents, mode: Mode, matching: Matching, settings: JournalSettings) -> Self {
         let parts = contents.parts.keys().cloned().collect();
+        let turns = contents.turns().iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let records = contents.into_records();
-        let state = JournalProgress { records, taken: HashSet::new(), parts, failure: None };
+        let state = JournalProgress { records, taken: HashSet::new(), parts, turns, failure: None };
         Self { state: Mutex::new(state), mode, matching, settings }
+    }
+
+    /// Says how the run ended, as the last line; it is written when this returns, and on the disk if lines must be. A
+    /// replay is no run.
+    pub async fn end(&self, state: EndState, reason: &str) -> Result<(), Stop> {
+        let Mode::Writes { writer, .. } = &self.mode else { return Ok(()) };
+        let line = RunLine::ended(&RunEnd::new(state, reason), now(), self.settings.by.clone());
+        writer.append(line_of(&line), None).durable_or(self).await
+    }
+
+    /// How many turns of the entry were finished, in this process and in earlier ones.
+    pub fn turns(&self) -> u64 {
+        self.state().turns
     }
 
     // Its maps stay right whatever panicked elsewhere.
@@ -388,7 +446,7 @@ impl FileJournal {
     /// What the record says of a step. It is asked for once: a key that is used twice is a bug.
     fn find(&self, step: &Step, request: &str) -> Result<Option<StepProgress>, Stop> {
         let mut state = self.state();
-        if let Some(failure) = &state.failure {
+        if let (Some(failure), WriteFailure::EndsRun) = (&state.failure, &self.settings.failure) {
             return Err(failure.clone());
         }
         assert!(state.taken.insert(step.key.clone()), "the key `{}` is used by two steps", step.key);
@@ -397,7 +455,9 @@ impl FileJournal {
             // Another question: an answer to that one is none to this.
             return Ok(None);
         }
-        let forgiven = self.matching == Matching::ForgiveModels && step.kind == StepKind::Model;
+        // A request without a digest is of a time when messages were written otherwise: it cannot be compared.
+        let is_comparable = self.matching == Matching::Exact && !record.request.is_empty();
+        let forgiven = step.kind == StepKind::Model && !is_comparable;
         if record.kind != step.kind || (record.request != request && !forgiven) {
             return Err(Stop::Diverged { key: step.key.clone(), kind: step.kind });
         }
@@ -451,28 +511,28 @@ impl FileJournal {
         match (known, &step.interrupted) {
             (Some(StepProgress::Done(result)), _) => return Ok(StepAnswer::Recorded(result)),
             (Some(StepProgress::Started(_)), Some(interrupted)) => {
-                lines.done(interrupted.clone()).await?;
+                lines.done(interrupted.clone(), None).await?;
                 return Ok(StepAnswer::Recorded(interrupted.clone()));
             }
             (Some(StepProgress::Asked(shown)), _) if shown == step.shown => {
                 return match effect.await {
-                    Ok(answer) => lines.ran(answer).await,
+                    Ok(answer) => lines.ran(answer, None).await,
                     Err(stop) => Err(stop),
                 };
             }
             (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
         if step.interrupted.is_some() {
-            lines.append(LineState::Started, step.shown).durable_or(self).await?;
+            lines.append(LineState::Started, step.shown, step.judged).durable_or(self).await?;
             let mut begun = StartedEffect { lines: &lines, was_polled: false };
             let result = begun.polling(effect).await?;
-            return lines.ran(result).await;
+            return lines.ran(result, None).await;
         }
         if step.kind == StepKind::Ask {
-            let asked = lines.append(LineState::Asked, step.shown);
+            let asked = lines.append(LineState::Asked, step.shown, step.judged);
             let answer = effect.await;
             return match answer {
-                Ok(answer) => lines.ran(answer).await,
+                Ok(answer) => lines.ran(answer, None).await,
                 // Whoever answers later must find the question, also after a power cut.
                 Err(stop) => {
                     asked.durable_or(self).await?;
@@ -484,7 +544,7 @@ impl FileJournal {
             };
         }
         let result = effect.await?;
-        lines.ran(result).await
+        lines.ran(result, step.judged).await
     }
 }
 
@@ -520,7 +580,7 @@ impl Journal for FileJournal {
     fn lost(&self, key: &str, kind: StepKind, told: RawJson) {
         if let Mode::Writes { writer, .. } = &self.mode {
             let lines = StepLines { journal: self, writer, key, kind, request: String::new(), made_of: None };
-            drop(lines.append(LineState::Lost, Some(told)));
+            drop(lines.append(LineState::Lost, Some(told), None));
         }
     }
 
@@ -556,22 +616,25 @@ struct StepLines<'a> {
 }
 
 impl StepLines<'_> {
-    fn append(&self, state: LineState, mut res: Option<RawJson>) -> Acknowledgement {
+    fn append(&self, state: LineState, mut res: Option<RawJson>, judged: Option<RawJson>) -> Acknowledgement {
         let JournalSettings { by, blobs, .. } = &self.journal.settings;
         let by = by.clone().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
         let (k, req, mut blob) = (self.key.to_owned(), self.request.clone(), None);
         let value = outlined(&mut res, &mut blob, blobs.as_ref());
         let (parts, sent) = self.made_of.clone().unzip();
-        let line = JournalLine { k, kind: self.kind, state, req, res, at: now(), by, parts, sent, blob };
+        let line = JournalLine { k, kind: self.kind, state, req, res, at: now(), by, parts, sent, judged, blob };
         self.writer.append(line_of(&line), value)
     }
 
-    async fn ran(&self, result: RawJson) -> Result<StepAnswer, Stop> {
-        self.done(result).await.map(|()| StepAnswer::Ran)
+    async fn ran(&self, result: RawJson, judged: Option<RawJson>) -> Result<StepAnswer, Stop> {
+        self.done(result, judged).await.map(|()| StepAnswer::Ran)
     }
 
-    async fn done(&self, result: RawJson) -> Result<(), Stop> {
-        let written = self.append(LineState::Done, Some(result));
+    async fn done(&self, result: RawJson, judged: Option<RawJson>) -> Result<(), Stop> {
+        let written = self.append(LineState::Done, Some(result), judged);
+        if self.kind == StepKind::Call && memchr::memchr_iter(b'/', self.key.as_bytes()).count() == 1 {
+            self.journal.state().turns += 1;
+        }
         // Lines are written in order, so that what is built on a decision is never there without it.
         if self.kind != StepKind::Decide {
             written.durable_or(self.journal).await?;
@@ -582,7 +645,17 @@ impl StepLines<'_> {
 
 impl Acknowledgement {
     async fn durable_or(self, journal: &FileJournal) -> Result<(), Stop> {
-        self.durable().await.inspect_err(|failure| journal.state().failure = Some(failure.clone()))
+        let Err(failure) = self.durable().await else { return Ok(()) };
+        let before = journal.state().failure.replace(failure.clone());
+        match &journal.settings.failure {
+            WriteFailure::EndsRun => Err(failure),
+            WriteFailure::Told(tell) => {
+                if before.is_none() {
+                    tell(&failure.to_string());
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -602,7 +675,7 @@ impl StartedEffect<'_> {
 impl Drop for StartedEffect<'_> {
     fn drop(&mut self) {
         if !self.was_polled {
-            drop(self.lines.append(LineState::Undone, None));
+            drop(self.lines.append(LineState::Undone, None, None));
         }
     }
 }
@@ -621,10 +694,16 @@ pub fn read_with(path: &Path, key: Option<&StateKey>, blobs: Option<&Blobs>) -> 
     read.map(|(contents, _)| contents).map_err(|damage| damaged(damage, path))
 }
 
-/// What a stranger's journal says, without what people answered there.
+/// What a stranger's journal says, without what people answered there. All values are in the file.
 pub fn read_foreign(path: &Path) -> Result<JournalContents, JournalError> {
+    read_foreign_with(path, None)
+}
+
+/// The same of a journal whose large values are kept elsewhere.
+pub fn read_foreign_with(path: &Path, blobs: Option<&Blobs>) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
-    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &record::no_values);
+    let values = |digest: &str| value_in(blobs, digest);
+    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);
     lines.and_then(JournalContents::of).map_err(|damage| damaged(damage, path))
 }
 
@@ -702,7 +781,7 @@ fn write_lines(
 }
 
 /// What identifies a request, in half as many digits: nobody can choose a request so that it has the same ones.
-fn identified(request: &RawJson) -> String {
+pub(super) fn identified(request: &RawJson) -> String {
     let mut request = digest([request.get()]);
     request.truncate(32);
     request

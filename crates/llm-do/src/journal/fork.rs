@@ -9,6 +9,7 @@ use super::record::{
 /// Why a run cannot be forked there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
+    /// The record has no step at this key.
     #[error("nothing is recorded at `{0}`")]
     Unknown(String),
 }
@@ -28,8 +29,14 @@ enum ForkPoint {
 /// is the old one, in which whoever forks changes what is no longer true.
 pub fn forked(contents: &JournalContents, at: &str, identity: RunIdentity) -> Result<NewRun, ForkError> {
     let unknown = || ForkError::Unknown(at.to_owned());
-    let is_known = contents.records().any(|(key, _)| key == at) || contents.beneath(at).next().is_some();
-    let (entry, point) = point(at).filter(|_| is_known).ok_or_else(unknown)?;
+    let (entry, point) = point(at).ok_or_else(unknown)?;
+    let is_known = contents.record(at).is_some() || contents.beneath(at).next().is_some();
+    // A conversation may be forked behind its last turn, too.
+    let next = contents.turns().last().map_or(0, |(turn, _)| turn + 1);
+    let is_next = contents.entry() == Some(entry) && at == format!("{entry}/t{next}");
+    if !is_known && !is_next {
+        return Err(unknown());
+    }
     let key = match point {
         ForkPoint::Turn(turn) => format!("{entry}/t{turn}"),
         ForkPoint::Request(turn, request) => format!("{entry}/t{turn}/m{request}"),
@@ -83,9 +90,10 @@ fn is_before(contents: &JournalContents, entry: &str, point: ForkPoint, key: &st
 /// The line of a step that is done.
 fn line(key: &str, record: &JournalEntry) -> Option<JournalLine> {
     let StepProgress::Done(result) = &record.known else { return None };
-    let JournalEntry { kind, request, at, by, parts, sent, .. } = record.clone();
+    let JournalEntry { kind, request, at, by, parts, sent, judged, .. } = record.clone();
     let (k, res) = (key.to_owned(), Some(result.clone()));
-    Some(JournalLine { k, kind, state: LineState::Done, req: request, res, at, by, parts, sent, blob: None })
+    let (state, blob) = (LineState::Done, None);
+    Some(JournalLine { k, kind, state, req: request, res, at, by, parts, sent, judged, blob })
 }
 
 #[cfg(test)]

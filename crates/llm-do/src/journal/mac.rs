@@ -23,6 +23,19 @@ pub const MEMBER: &str = ",\"mac\":\"";
 #[derive(Clone)]
 pub struct StateKey(Hmac<Sha256>);
 
+impl LineMac {
+    /// Whether these are its digits.
+    pub fn is_written(self, digits: &[u8]) -> bool {
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => u8::MAX,
+        };
+        let is_byte = |(byte, digits): (&u8, &[u8])| value(digits[0]) == byte >> 4 && value(digits[1]) == byte & 15;
+        digits.len() == 2 * self.0.len() && self.0.iter().zip(digits.chunks_exact(2)).all(is_byte)
+    }
+}
+
 /// It is a secret, whatever prints it.
 impl fmt::Debug for StateKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,6 +80,12 @@ impl fmt::Display for LineMac {
     }
 }
 
+fn random_bytes() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
+}
+
 impl StateKey {
     /// The key that these bytes are; the caller keeps them secret.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -88,6 +107,11 @@ impl StateKey {
         Some(Self::from_bytes(bytes))
     }
 
+    /// A new key as machines share it, which nobody else knows: 64 hex digits.
+    pub fn new_hex() -> io::Result<String> {
+        random_bytes().map(|bytes| super::digest::hex(&bytes))
+    }
+
     /// The key of a state directory; made when there is none yet. Two that come at once get the same one.
     pub fn of_directory(state: &Path) -> io::Result<Self> {
         let file = state.join(KEY_FILE);
@@ -95,8 +119,7 @@ impl StateKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Self::from_bytes),
         }
-        let mut bytes = [0; 32];
-        rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+        let bytes = random_bytes()?;
         DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         // Written whole under another name first: nobody ever reads half of a key.
         let temporary = state.join(format!(".key-{}-{:016x}", std::process::id(), fastrand::u64(..)));
@@ -197,6 +220,16 @@ mod tests {
         let (signed, found) = split(line.as_bytes()).unwrap();
         assert_eq!((signed, found), (&br#"{"k":"main""#[..], mac.to_string().as_bytes()));
         serde_json::from_str::<serde_json::Value>(&line).unwrap();
+        let digits = mac.to_string();
+        assert!(mac.is_written(digits.as_bytes()) && !LineMac::default().is_written(digits.as_bytes()));
+        for at in 0..digits.len() {
+            for other in [b'g', b'/', b':', b'`', b'F', digits.as_bytes()[at] ^ 1] {
+                let mut digits = digits.clone().into_bytes();
+                digits[at] = other;
+                assert!(!mac.is_written(&digits), "{at} {other}");
+            }
+        }
+        assert!(!mac.is_written(&digits.as_bytes()[1..]) && !mac.is_written(format!("{digits}0").as_bytes()));
         for other in ["", "{}", "\"}", r#"{"mac":"00000000000000000000000000000000"}"#] {
             assert_eq!(split(other.as_bytes()), None, "{other}");
         }

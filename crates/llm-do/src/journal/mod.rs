@@ -9,6 +9,8 @@ pub mod call;
 pub mod digest;
 pub mod file;
 pub mod fork;
+#[cfg(test)]
+pub(crate) mod generated;
 pub mod mac;
 pub mod parts;
 pub mod record;
@@ -99,7 +101,11 @@ pub trait StepValue: Serialize + DeserializeOwned + Send {
 impl StepValue for Vec<Content> {}
 
 /// What a function is given: a value, and files.
-impl StepValue for (RawJson, Vec<Content>) {}
+impl StepValue for (RawJson, Vec<Content>) {
+    fn settled(self) -> Self {
+        (self.0.in_one_line(), self.1)
+    }
+}
 
 /// What a record has for a step.
 #[derive(Clone, Debug)]
@@ -130,6 +136,8 @@ pub struct Step {
     pub interrupted: Option<RawJson>,
     /// What a model request is made of, for whoever looks at it later.
     pub parts: Option<StepParts>,
+    /// How a call was judged before it was taken, for whoever looks at it later: no step is answered by it.
+    pub judged: Option<RawJson>,
 }
 
 /// What a model request is made of.
@@ -490,12 +498,14 @@ pub struct StepDescription<T> {
     shown: Option<RawJson>,
     interrupted: Option<T>,
     parts: Option<StepParts>,
+    judged: Option<RawJson>,
 }
 
 impl<T: Serialize> StepDescription<T> {
     /// A step of this kind that may run again if it was interrupted. The request is what identifies it.
     pub fn new(kind: StepKind, request: &impl Serialize) -> Self {
-        Self { kind, request: RawJson::of(request), shown: None, interrupted: None, parts: None }
+        let request = RawJson::of(request);
+        Self { kind, request, shown: None, interrupted: None, parts: None, judged: None }
     }
 
     /// It must not run twice: this is its result if nobody knows whether it finished.
@@ -516,9 +526,16 @@ impl<T: Serialize> StepDescription<T> {
         Self { parts: Some(parts), ..self }
     }
 
+    /// The same step, with how the call was judged.
+    #[must_use]
+    pub fn judged(self, judged: Option<&impl Serialize>) -> Self {
+        Self { judged: judged.map(RawJson::of), ..self }
+    }
+
     fn step(self, key: String) -> Step {
-        let interrupted = self.interrupted.map(|value| RawJson::of(&StepRecord { value, told: ToldLog::default() }));
-        Step { key, kind: self.kind, request: self.request, shown: self.shown, interrupted, parts: self.parts }
+        let Self { kind, request, shown, interrupted, parts, judged } = self;
+        let interrupted = interrupted.map(|value| RawJson::of(&StepRecord { value, told: ToldLog::default() }));
+        Step { key, kind, request, shown, interrupted, parts, judged }
     }
 }
 
@@ -566,7 +583,14 @@ mod tests {
 
     /// The smallest engine: keeps results, and answers from them.
     #[derive(Default)]
-    struct Memory(Mutex<BTreeMap<String, RawJson>>);
+    pub(super) struct Memory(Mutex<BTreeMap<String, RawJson>>);
+
+    impl Memory {
+        /// What is kept of a step.
+        pub(super) fn line(&self, key: &str) -> String {
+            self.0.lock().unwrap()[key].get().to_owned()
+        }
+    }
 
     impl StepValue for u32 {}
 

@@ -4,9 +4,13 @@
 //! acknowledged and is not there. Each line ends with a mac over itself and all before it: a file is ours as a whole,
 //! which is found out before anything in it is parsed, or it is a stranger's.
 
-use std::collections::{BTreeMap, HashMap};
+mod v1;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::mac::{self, LineMac, SigningPurpose, StateKey};
 use super::{RecordedSteps, StepKind};
@@ -32,32 +36,44 @@ pub enum LineState {
     Lost,
 }
 
+impl LineState {
+    /// Whether it says that the run goes on. What is left behind may be told after a run's end.
+    fn goes_on(self) -> bool {
+        match self {
+            Self::Started | Self::Done | Self::Asked => true,
+            Self::Undone | Self::Lost => false,
+        }
+    }
+}
+
 /// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct JournalLine {
     pub k: String,
     pub kind: StepKind,
     pub state: LineState,
     /// A digest of the request.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub req: String,
     /// The result; of `started` and `asked` what a person is shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub res: Option<RawJson>,
     /// Milliseconds since 1970.
-    #[serde(default)]
     pub at: u64,
     /// Who answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The parts that a model request was made of, by the name of their line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<String>,
     /// How many messages a model request sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
+    /// How a call was judged. It stands in the first line of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<RawJson>,
     /// The digest of `res`, if that is kept outside of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
 }
 
@@ -70,6 +86,7 @@ pub struct RunIdentity {
     /// A name that whoever started it gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// What sort of run it is.
     #[serde(default)]
     pub kind: RunKind,
     /// The run whose records it began with, and the first step that was not taken over from there.
@@ -102,26 +119,57 @@ pub enum RunKind {
     Other,
 }
 
-/// A line about the run as a whole: the first one is its header, later ones say who resumed it or hold the parts of its
-/// requests.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// How a run was left by the process that ran it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// What is left to do.
+    pub state: EndState,
+    /// Why, in a few words; empty if there is nothing to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl RunEnd {
+    /// Nobody reads more of a reason in a list.
+    const LONGEST_REASON: usize = 300;
+
+    /// The end of a run; a long reason is cut.
+    pub fn new(state: EndState, reason: &str) -> Self {
+        Self { state, reason: reason.chars().take(Self::LONGEST_REASON).collect() }
+    }
+}
+
+/// What is left to do for a run that no process runs. As JSON its name in small letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndState {
+    /// Nothing: it has its answer.
+    Done,
+    /// It can be resumed: a limit, a timeout, a person or an error ended it.
+    Stopped,
+    /// A question is open.
+    Waits,
+}
+
+/// A line about the run as a whole: the first one is its header, later ones say who resumed it and how it ended, or hold
+/// the parts of its requests.
+#[derive(Clone, Debug, Serialize)]
 pub struct RunLine {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub v: Option<u64>,
     pub k: String,
     pub kind: String,
     pub state: String,
     /// Of the header only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunIdentity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub res: Option<RawJson>,
     /// The digest of `res`, if that is kept outside of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
-    #[serde(default)]
     pub at: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
@@ -141,9 +189,19 @@ impl RunLine {
         Self::said("run", "adopted", at, by)
     }
 
+    /// A line that says how the process that ran it left it.
+    pub fn ended(end: &RunEnd, at: u64, by: Option<String>) -> Self {
+        Self { res: Some(RawJson::of(end)), ..Self::said("run", ENDED, at, by) }
+    }
+
     /// What requests were made of, under the name by which they say so.
     pub fn part(name: &str, part: RawJson, at: u64) -> Self {
         Self { res: Some(part), ..Self::said(PART, name, at, None) }
+    }
+
+    /// How the run was left, if it says that.
+    fn end(&self) -> Option<RunEnd> {
+        self.res.as_ref().filter(|_| self.state == ENDED)?.to().ok()
     }
 
     fn said(kind: &str, state: &str, at: u64, by: Option<String>) -> Self {
@@ -154,6 +212,8 @@ impl RunLine {
 
 /// The kind of a line that holds what requests were made of.
 const PART: &str = "part";
+/// The state of a line that says how a run was left.
+const ENDED: &str = "ended";
 
 /// How every journal begins.
 pub const OPENING: &str = r#"{"v":"#;
@@ -173,6 +233,8 @@ pub struct JournalEntry {
     pub sent: Option<u64>,
     /// What a person was shown of it before it was done.
     pub shown: Option<RawJson>,
+    /// How a call was judged then, for people and for those who try other rules. Nothing is decided by it.
+    pub judged: Option<RawJson>,
     /// Its last line, counted from 1.
     pub line: usize,
 }
@@ -202,8 +264,18 @@ pub struct JournalContents {
     /// The user who began it, if that is known.
     pub begun_by: Option<String>,
     records: BTreeMap<String, JournalEntry>,
-    /// What steps without a result had told of their costs, by their keys.
-    lost: Vec<(String, RawJson)>,
+    lost: Vec<LostStep>,
+    ended: Option<RunEnd>,
+}
+
+/// A step that gave no result, but took something.
+#[derive(Clone, Debug)]
+pub struct LostStep {
+    pub key: String,
+    /// Milliseconds since 1970.
+    pub at: u64,
+    /// What it had told of that.
+    pub told: RawJson,
 }
 
 /// What is wrong with a file that is no journal, or no longer one.
@@ -243,12 +315,12 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
     let key = key.ok_or(Damage::Foreign(1))?;
     let mut last = LineMac::default();
     for (index, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let foreign = Damage::Foreign(index + 1);
-        let line = line.strip_suffix(b"\n").ok_or(foreign.clone())?;
-        let (signed, found) = mac::split(line).ok_or(foreign.clone())?;
+        let foreign = || Damage::Foreign(index + 1);
+        let line = line.strip_suffix(b"\n").ok_or_else(foreign)?;
+        let (signed, found) = mac::split(line).ok_or_else(foreign)?;
         last = key.next(SigningPurpose::Journal, last, signed);
-        if last.to_string().as_bytes() != found {
-            return Err(foreign);
+        if !last.is_written(found) {
+            return Err(foreign());
         }
     }
     Ok(last)
@@ -257,13 +329,18 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
 /// What a stranger's file says, line by line: the replies of models, the results of tools and the questions. What people
 /// answered there was not answered here, and what servers offered there is not what they offer here.
 pub fn strangers_lines(lines: &[u8], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
-    let parsed = parsed(lines, &[UNSIGNED_VERSION, VERSION], values)?;
+    let mut parsed = parsed(lines, &[UNSIGNED_VERSION, VERSION], values)?;
+    if parsed.header.v == Some(UNSIGNED_VERSION) {
+        parsed.steps = v1::v1(parsed.steps).map_err(|(number, reason)| Damage::Line { number, reason })?;
+    }
     let is_kept = |(_, line): &NumberedLine| match line.kind {
         StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Call => true,
         StepKind::Decide => line.k.ends_with("/input"),
         StepKind::Ask => line.state == LineState::Asked,
     };
-    Ok(ParsedLines { steps: parsed.steps.into_iter().filter(is_kept).collect(), ..parsed })
+    // How it was judged there is nothing that is known here.
+    let unjudged = |(number, line)| (number, JournalLine { judged: None, ..line });
+    Ok(ParsedLines { steps: parsed.steps.into_iter().filter(is_kept).map(unjudged).collect(), ..parsed })
 }
 
 /// Finds a value that is kept outside of the file by its digest, which whoever finds it has compared.
@@ -281,13 +358,15 @@ pub struct ParsedLines {
     /// What requests were made of, each under its name.
     pub parts: BTreeMap<String, RawJson>,
     pub steps: Vec<NumberedLine>,
+    /// How it was left, if nobody went on with it since.
+    pub ended: Option<RunEnd>,
 }
 
 /// The header and the lines of steps. A line that cannot be read is never skipped: that would do again what was done.
 fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
     let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
-    let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<RunLine>(line).ok());
-    let mut header = header.ok_or(Damage::NotAJournal)?;
+    let header = lines.next().map(|(_, line)| AnyLine::read(line));
+    let Some(Ok(AnyLine::Run(mut header))) = header else { return Err(Damage::NotAJournal) };
     let version = header.v.ok_or(Damage::NotAJournal)?;
     if !versions.contains(&version) {
         return Err(Damage::Version(version));
@@ -297,23 +376,25 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
     if header.res.is_none() {
         return Err(Damage::NotAJournal);
     }
-    let (mut steps, mut parts) = (Vec::new(), BTreeMap::new());
+    let (mut steps, mut parts, mut ended) = (Vec::new(), BTreeMap::new(), None);
     for (index, line) in lines {
         let damage = damage(index + 1);
-        match serde_json::from_slice::<AnyLine>(line).map_err(|error| damage(error.to_string()))? {
+        match AnyLine::read(line).map_err(|error| damage(error.to_string()))? {
             AnyLine::Step(mut line) => {
                 fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
-                steps.push((index + 1, *line));
+                ended = ended.filter(|_| !line.state.goes_on());
+                steps.push((index + 1, line));
             }
             AnyLine::Run(line) if line.kind == PART => {
-                let RunLine { state: name, mut res, blob, .. } = *line;
+                let RunLine { state: name, mut res, blob, .. } = line;
                 fetch(&mut res, blob.as_ref(), values).map_err(damage)?;
                 parts.extend(res.map(|part| (name, part)));
             }
-            AnyLine::Run(_) => {}
+            // Whatever else is said of the run: somebody went on with it.
+            AnyLine::Run(line) => ended = line.end(),
         }
     }
-    Ok(ParsedLines { header, parts, steps })
+    Ok(ParsedLines { header, parts, steps, ended })
 }
 
 /// Puts a value into its line that was kept outside.
@@ -343,11 +424,11 @@ impl JournalContents {
 
     /// What lines say together.
     pub(crate) fn of(lines: ParsedLines) -> Result<Self, Damage> {
-        let ParsedLines { header, parts, steps } = lines;
+        let ParsedLines { header, parts, steps, ended } = lines;
         let RunLine { run, res, at: begun_at, by: begun_by, .. } = header;
         let (header, identity) = (res.ok_or(Damage::NotAJournal)?, run.unwrap_or_default());
         let (records, lost) = (BTreeMap::new(), Vec::new());
-        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost };
+        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost, ended };
         let mut unused = UnusedDecisions::default();
         for (number, line) in steps {
             if line.state != LineState::Lost {
@@ -362,7 +443,7 @@ impl JournalContents {
     }
 
     fn take(&mut self, number: usize, line: JournalLine) -> Result<(), String> {
-        let JournalLine { k, kind, state, req: request, res, at, by, parts, sent, .. } = line;
+        let JournalLine { k, kind, state, req: request, res, at, by, parts, sent, judged, .. } = line;
         // What nothing was built on is decided again, and a question that has changed is asked again.
         let is_final = |record: &&JournalEntry| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
         let before = self.records.get(&k).filter(is_final).filter(|_| state != LineState::Lost);
@@ -374,7 +455,7 @@ impl JournalContents {
             LineState::Asked => StepProgress::Asked(res),
             LineState::Done => StepProgress::Done(res.ok_or_else(|| format!("`{k}` has no result"))?),
             LineState::Lost => {
-                self.lost.extend(res.map(|told| (k, told)));
+                self.lost.extend(res.map(|told| LostStep { key: k, at, told }));
                 return Ok(());
             }
             LineState::Undone => {
@@ -382,11 +463,14 @@ impl JournalContents {
                 return Ok(());
             }
         };
-        let shown = match &known {
-            StepProgress::Started(shown) | StepProgress::Asked(shown) => shown.clone(),
-            StepProgress::Done(_) => self.records.remove(&k).and_then(|begun| begun.shown),
+        let (shown, judged) = match &known {
+            StepProgress::Started(shown) | StepProgress::Asked(shown) => (shown.clone(), judged),
+            StepProgress::Done(_) => {
+                let (shown, before) = self.records.remove(&k).map(|begun| (begun.shown, begun.judged)).unzip();
+                (shown.flatten(), judged.or(before.flatten()))
+            }
         };
-        self.records.insert(k, JournalEntry { kind, request, known, at, by, parts, sent, shown, line: number });
+        self.records.insert(k, JournalEntry { kind, request, known, at, by, parts, sent, shown, judged, line: number });
         Ok(())
     }
 
@@ -395,9 +479,37 @@ impl JournalContents {
         self.records.iter().map(|(key, record)| (key.as_str(), record))
     }
 
-    /// What steps without a result had told of their costs, by their keys.
-    pub(crate) fn lost(&self) -> impl Iterator<Item = (&str, &RawJson)> {
-        self.lost.iter().map(|(key, told)| (key.as_str(), told))
+    /// What is known of the step with this key.
+    pub fn record(&self, key: &str) -> Option<&JournalEntry> {
+        self.records.get(key)
+    }
+
+    /// What steps without a result had told of their costs.
+    pub fn lost(&self) -> &[LostStep] {
+        &self.lost
+    }
+
+    /// When something was last recorded of a step, in milliseconds since 1970.
+    pub fn last_at(&self) -> u64 {
+        let steps = self.records.values().map(|record| record.at);
+        steps.chain(self.lost.iter().map(|lost| lost.at)).fold(self.begun_at, u64::max)
+    }
+
+    /// What the run began with, as its keys name it; nothing before its first step.
+    pub fn entry(&self) -> Option<&str> {
+        self.records.keys().next().and_then(|key| key.split('/').next())
+    }
+
+    /// The turns of the entry of which anything is recorded, in their order, each with whether it was finished.
+    pub fn turns(&self) -> Vec<(u64, bool)> {
+        let Some(entry) = self.entry() else { return Vec::new() };
+        let numbers: BTreeSet<u64> = self.records.keys().filter_map(|key| turn_number(entry, key)).collect();
+        numbers.into_iter().map(|number| (number, self.done(&format!("{entry}/t{number}")).is_some())).collect()
+    }
+
+    /// How the run was left by the process that ran it last; nothing if that one still runs, or died.
+    pub fn ended(&self) -> Option<&RunEnd> {
+        self.ended.as_ref()
     }
 
     /// The records above a key, the outermost first.
@@ -407,7 +519,7 @@ impl JournalContents {
     }
 
     /// The records beneath a key, all levels.
-    pub(crate) fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
+    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
         beneath(&self.records, key)
     }
 
@@ -496,11 +608,14 @@ struct UnusedDecisions(HashMap<String, String>);
 impl UnusedDecisions {
     /// A decision `main/t0/input` is used when anything else happens beneath `main`, or `main` is done.
     fn see(&mut self, line: &JournalLine) {
-        if line.state == LineState::Done {
-            self.0.remove(&line.k);
-        }
-        for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
-            self.0.remove(&line.k[..end]);
+        // Hardly ever is one left: the next step uses it.
+        if !self.0.is_empty() {
+            if line.state == LineState::Done {
+                self.0.remove(&line.k);
+            }
+            for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
+                self.0.remove(&line.k[..end]);
+            }
         }
         let turn = line.k.rsplitn(3, '/').nth(2);
         if let (StepKind::Decide, Some(turn)) = (line.kind, turn) {
@@ -511,22 +626,64 @@ impl UnusedDecisions {
 
 /// A line of either sort: those of the run have an empty key.
 enum AnyLine {
-    Step(Box<JournalLine>),
-    Run(Box<RunLine>),
+    Step(JournalLine),
+    Run(RunLine),
 }
 
-impl<'de> Deserialize<'de> for AnyLine {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error as _;
-        #[derive(Deserialize)]
-        struct LineKey {
-            k: String,
+/// All that a line of either sort can have. Read once, and nothing is copied that is not kept.
+#[derive(Deserialize)]
+struct LineFields<'a> {
+    #[serde(default)]
+    v: Option<u64>,
+    #[serde(borrow)]
+    k: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    state: Cow<'a, str>,
+    #[serde(default)]
+    run: Option<RunIdentity>,
+    #[serde(default, borrow)]
+    req: Cow<'a, str>,
+    #[serde(default, borrow, deserialize_with = "borrowed")]
+    res: Option<&'a RawValue>,
+    #[serde(default)]
+    blob: Option<String>,
+    #[serde(default)]
+    at: u64,
+    #[serde(default)]
+    by: Option<String>,
+    #[serde(default)]
+    parts: Option<String>,
+    #[serde(default)]
+    sent: Option<u64>,
+    #[serde(default, borrow, deserialize_with = "borrowed")]
+    judged: Option<&'a RawValue>,
+}
+
+/// What is there is given, also if it is `null`.
+fn borrowed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl AnyLine {
+    fn read(line: &[u8]) -> Result<Self, serde_json::Error> {
+        let LineFields { v, k, kind, state, run, req, res, blob, at, by, parts, sent, judged } =
+            serde_json::from_slice(line)?;
+        let (k, res) = (k.into_owned(), res.map(RawJson::of_raw));
+        if k.is_empty() {
+            let (kind, state) = (kind.into_owned(), state.into_owned());
+            return Ok(Self::Run(RunLine { v, k, kind, state, run, res, blob, at, by }));
         }
-        let raw = RawJson::deserialize(deserializer)?;
-        let LineKey { k } = raw.to().map_err(D::Error::custom)?;
-        let line = if k.is_empty() { raw.to().map(Self::Run) } else { raw.to().map(Self::Step) };
-        line.map_err(D::Error::custom)
+        let (kind, state) = (named(&kind)?, named(&state)?);
+        let (req, judged) = (req.into_owned(), judged.map(RawJson::of_raw));
+        Ok(Self::Step(JournalLine { k, kind, state, req, res, at, by, parts, sent, judged, blob }))
     }
+}
+
+/// The variant with this name.
+fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Result<T, serde_json::Error> {
+    T::deserialize(serde::de::value::BorrowedStrDeserializer::new(name))
 }
 
 #[cfg(test)]
@@ -646,6 +803,39 @@ mod tests {
             let lines: Vec<&str> = std::iter::once(&decided).chain(&later).map(String::as_str).collect();
             assert_eq!(keys(read(&lines)).len(), left, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn an_end_counts_until_somebody_goes_on() {
+        let line = |line: &RunLine| RawJson::of(line).get().to_owned();
+        let ended = |state, reason: &str| line(&RunLine::ended(&RunEnd::new(state, reason), 7, None));
+        let (waits, done) = (ended(EndState::Waits, "write_file"), ended(EndState::Done, ""));
+        assert_eq!(
+            waits,
+            r#"{"k":"","kind":"run","state":"ended","res":{"state":"waits","reason":"write_file"},"at":7}"#
+        );
+        let resumed = line(&RunLine::resumed(8, None));
+        let step = |state: &str| self::line("main/t0/m0", "model", state);
+        let end = |state, reason: &str| Some(RunEnd::new(state, reason));
+        let waiting = end(EndState::Waits, "write_file");
+        for (lines, expected) in [
+            (vec![], None),
+            (vec![&waits], waiting.clone()),
+            (vec![&step("done"), &waits], waiting.clone()),
+            (vec![&waits, &resumed], None),
+            (vec![&waits, &step("done")], None),
+            (vec![&waits, &step("asked")], None),
+            (vec![&waits, &step("started")], None),
+            (vec![&waits, &step("lost")], waiting.clone()),
+            (vec![&waits, &step("undone")], waiting.clone()),
+            (vec![&waits, &resumed, &step("done"), &done], end(EndState::Done, "")),
+            (vec![&waits, &done], end(EndState::Done, "")),
+            (vec![&waits, &done.replace("done", "new")], None),
+        ] {
+            let lines: Vec<&str> = lines.into_iter().map(String::as_str).collect();
+            assert_eq!(read(&lines).unwrap().ended(), expected.as_ref(), "{lines:?}");
+        }
+        assert_eq!(RunEnd::new(EndState::Stopped, &"ä".repeat(400)).reason.chars().count(), 300);
     }
 
     /// A run of a few steps.

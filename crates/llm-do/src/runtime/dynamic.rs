@@ -17,7 +17,7 @@ use crate::project::create::{Draft, ExistingAgent, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
 use crate::syntax::names;
 use crate::tools::agent::{AgentTool, reach};
-use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
+use crate::tools::approval::{Judgement, PermittedCall, Question, Verdict, digest};
 use crate::tools::misfit::parse;
 use crate::tools::source::{AgentToolNames, ToolsetSource};
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
@@ -181,7 +181,7 @@ impl Toolset for DynamicAgents {
         tool: &'a str,
         arguments: &'a RawJson,
         cx: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         Box::pin(async move {
             if tool == self.names.call() {
                 let call: AgentCall = parse(arguments)?;
@@ -190,13 +190,14 @@ impl Toolset for DynamicAgents {
             }
             let (name, draft) = self.draft(arguments)?;
             let verb = if draft.old.is_some() { "replaces" } else { "creates" };
-            Ok(Verdict::AlwaysAsk(Question {
+            let question = Question {
                 reason: format!("{verb} the agent `{name}` in {}", draft.path.display()),
                 bound_to: Some(state_of(&draft)),
                 preview: Some(draft.text),
                 covers: None,
                 foreign: None,
-            }))
+            };
+            Ok(Verdict::AlwaysAsk(question).into())
         })
     }
 

@@ -1,10 +1,12 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+pub mod call_tree;
 mod continuation;
 mod dynamic;
 mod entry;
 mod function;
 pub mod input;
+pub mod judgements;
 pub(crate) mod ledger;
 pub mod mcp;
 pub(crate) mod output;
@@ -28,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
+use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
@@ -63,7 +65,7 @@ use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
-pub use scope::{CallScope, OutsideCaller, RestoredTurns};
+pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -708,6 +710,11 @@ impl Runtime {
         self.session.usage()
     }
 
+    /// What each agent used of each model so far.
+    pub fn spending(&self) -> Vec<AgentSpending> {
+        self.session.spending()
+    }
+
     /// The calls so far, as trees.
     pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
@@ -824,7 +831,9 @@ impl Runtime {
             Candidate { tool: "attach", arguments: &arguments, toolset: &callee, agent: callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("{place}"));
-        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+        let ruling = Verdict::AskAnyway(question).into();
+        let passage = self.gate.pass(candidate, ruling, unchangeable, &steps, events).await?;
+        match passage.outcome {
             GateOutcome::Permitted(permission) => Ok(Some(permission)),
             GateOutcome::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             GateOutcome::Refused { reason, .. } => {

@@ -10,17 +10,17 @@ use super::ledger::Cost;
 use super::totals::RunTotals;
 use super::{Outcome, Output, finish_of};
 use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Recorder as _};
-use crate::journal::call::{CallRecord, GivenResult, RecordedReply, reply_at, value_at};
-use crate::journal::record::{JournalContents, JournalEntry, StepProgress};
+use crate::journal::call::{CallRecord, GivenResult, reply_at, value_at};
+use crate::journal::record::{JournalContents, JournalEntry, LostStep, StepProgress};
 use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue, telling};
-use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, unfenced};
+use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, Usage, UserMessage, given, unfenced};
 use crate::tools::plane::{CallPosition, MOST_QUESTIONS};
 
 /// A finished turn of the entry, which names the records beneath it instead of repeating them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TurnRecord {
     /// As events show it, unless that is the text of the message that was made of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     input: Option<RawJson>,
     output: TurnOutput,
     messages: TurnMessages,
@@ -68,7 +68,23 @@ enum TurnOutput {
     Value(String),
 }
 
-impl StepValue for TurnRecord {}
+impl StepValue for TurnRecord {
+    fn settled(self) -> Self {
+        let flat = |stored: StoredMessage| match stored {
+            // Messages that were made here have no JSON of others in them, but for what was joined of replies.
+            StoredMessage::Whole(message) => {
+                let json = RawJson::of(&message).in_one_line();
+                StoredMessage::Whole(json.to().unwrap_or(message))
+            }
+            at @ StoredMessage::At(_) => at,
+        };
+        let messages = match self.messages {
+            TurnMessages::Each(each) => TurnMessages::Each(each.into_iter().map(flat).collect()),
+            replies @ TurnMessages::Replies(_) => replies,
+        };
+        Self { input: self.input.map(RawJson::in_one_line), messages, ..self }
+    }
+}
 
 impl TurnRecord {
     /// Of a function, which has no messages.
@@ -209,6 +225,90 @@ fn results_of(request: &str, records: &dyn RecordedSteps) -> Result<Vec<ToolResu
     reply.tool_calls().enumerate().map(result).collect()
 }
 
+/// A model request that a journal tells of, once for each time that it was sent and counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedRequest {
+    /// The key of its step.
+    pub key: String,
+    /// When that was recorded, in milliseconds since 1970.
+    pub at: u64,
+    /// Who asked.
+    pub agent: Arc<str>,
+    /// Who was asked.
+    pub model: String,
+    /// What it took.
+    pub usage: Usage,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// The model requests that a journal tells of, in the order of their keys; those that gave no reply are the last.
+pub fn requests(contents: &JournalContents) -> Vec<RecordedRequest> {
+    let models = contents.records().filter(|(_, record)| record.kind == StepKind::Model);
+    let answered = models.map(|(key, record)| (key, record.at, told_at(key, record, contents)));
+    let lost = contents.lost().iter().filter_map(|lost| Some((lost.key.as_str(), lost.at, lost.told.to().ok()?)));
+    let sent = |(key, at, log): (&str, u64, EventLog)| {
+        let key = key.to_owned();
+        log.events.into_iter().filter_map(move |Event { agent, kind, .. }| match kind {
+            EventKind::RequestFinished { model, usage, duration_ms, .. }
+            | EventKind::RequestFailed { model, usage, duration_ms, .. } => {
+                Some(RecordedRequest { key: key.clone(), at, agent, model, usage, duration_ms })
+            }
+            _ => None,
+        })
+    };
+    answered.chain(lost).flat_map(sent).collect()
+}
+
+/// What was said in the conversation of the entry: finished turns, and the last one as far as it came.
+pub fn conversation(contents: &JournalContents) -> Vec<Message> {
+    let Some(entry) = contents.entry() else { return Vec::new() };
+    let mut messages: Vec<Message> = value_at(&format!("{entry}/history"), contents).unwrap_or_default();
+    let turns = contents.turns();
+    let last = turns.last().map(|(number, _)| *number);
+    for (number, is_finished) in turns {
+        let key = format!("{entry}/t{number}");
+        if is_finished {
+            let turn = value_at::<TurnRecord>(&key, contents);
+            messages.extend(turn.and_then(|turn| turn.messages(&key, contents)).unwrap_or_default());
+        } else if last == Some(number) {
+            messages.extend(unfinished_turn(&key, contents));
+        }
+    }
+    messages
+}
+
+/// What a finished turn gave, by its number.
+pub fn turn_output(contents: &JournalContents, number: u64) -> Option<Output> {
+    let key = format!("{}/t{number}", contents.entry()?);
+    let turn: TurnRecord = value_at(&key, contents).ok()?;
+    turn.output(&key, contents).ok()
+}
+
+/// What was said in a turn, whose input has this key; nothing if that was more than text.
+pub fn input_text(contents: &JournalContents, key: &str) -> Option<String> {
+    let parts: Vec<Content> = value_at(key, contents).ok()?;
+    parts.iter().all(|part| matches!(part, Content::Text { .. })).then(|| Content::shown(&parts))
+}
+
+/// The messages of a turn that has no end, up to the first that is not whole.
+fn unfinished_turn(key: &str, contents: &JournalContents) -> Vec<Message> {
+    let input = value_at(&format!("{key}/input"), contents).map(|parts| Message::User(UserMessage { parts }));
+    let mut messages: Vec<Message> = input.into_iter().collect();
+    for number in 0..MOST_REPLIES {
+        let request = format!("{key}/m{number}");
+        let Ok(reply) = reply_at(&request, contents) else { break };
+        let has_calls = reply.tool_calls().next().is_some();
+        messages.push(Message::Assistant(reply));
+        match results_of(&request, contents) {
+            Ok(results) if has_calls => messages.push(Message::tool_results(results)),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    messages
+}
+
 /// What earlier processes spent in a run. Steps that are answered from the record neither reserve nor settle: parallel
 /// agents would overshoot while others are still catching up.
 #[derive(Clone, Debug, Default)]
@@ -222,36 +322,24 @@ pub struct PriorSpending {
 impl PriorSpending {
     /// Adds up what the journal of the run tells of finished requests, and of those that gave no reply.
     pub fn from(contents: &JournalContents) -> Self {
-        let spent = contents.records().filter_map(|(key, record)| match (&record.known, record.kind) {
-            (StepProgress::Done(result), StepKind::Model) => {
-                let StepRecord { value: RecordedReply(reply), told } = result.to().ok()?;
-                let told = telling::told(key, &told, contents).ok()?;
-                // Calls are counted together, when the first of them begins.
-                let has_begun = contents.beneath(key).next().is_some();
-                let tool_calls = if has_begun { reply.tool_calls().count() as u64 } else { 0 };
-                let took = told.events.iter().filter_map(|event| event.kind.usage());
-                let cost = took.fold(Cost::default(), |sum, usage| sum.plus(Cost::of(usage)));
-                Some((key.to_owned(), Cost { tool_calls, ..cost }))
-            }
-            (
-                StepProgress::Done(_) | StepProgress::Started(_) | StepProgress::Asked(_),
-                StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide | StepKind::Call,
-            ) => None,
-        });
-        let mut spent: BTreeMap<String, Cost> = spent.collect();
+        let mut spent: BTreeMap<String, Cost> = BTreeMap::new();
+        for RecordedRequest { key, usage, .. } in requests(contents) {
+            let sum = spent.entry(key).or_default();
+            *sum = sum.plus(Cost::of(&usage));
+        }
+        // Calls are counted together, when the first of them begins.
+        let models = contents.records().filter(|(_, record)| record.kind == StepKind::Model);
+        for (key, _) in models.filter(|(key, _)| contents.beneath(key).next().is_some()) {
+            let Ok(reply) = reply_at(key, contents) else { continue };
+            spent.entry(key.to_owned()).or_default().tool_calls = reply.tool_calls().count() as u64;
+        }
         let interrupted: Vec<&str> = contents.records().filter_map(interrupted).collect();
         let beneath = interrupted.into_iter().flat_map(|code| contents.beneath(code));
         let mut lost: Vec<EventKind> = beneath.flat_map(|(key, record)| requests_of(key, record, contents)).collect();
-        for (key, told) in contents.lost() {
+        for LostStep { key, told, .. } in contents.lost() {
             let Ok(EventLog { events, .. }) = told.to() else { continue };
-            for kind in events.into_iter().map(|event| event.kind) {
-                let cost = kind.usage().map(Cost::of).unwrap_or_default();
-                let sum = spent.entry(key.to_owned()).or_default();
-                *sum = sum.plus(cost);
-                if !is_told(contents, key, &kind) {
-                    lost.push(kind);
-                }
-            }
+            let kinds = events.into_iter().map(|event| event.kind);
+            lost.extend(kinds.filter(|kind| !is_told(contents, key, kind)));
         }
         Self { spent, lost }
     }
@@ -306,7 +394,7 @@ fn requests_of(key: &str, record: &JournalEntry, contents: &JournalContents) -> 
 }
 
 /// All that was told during a step that is done.
-fn told_at(key: &str, record: &JournalEntry, contents: &JournalContents) -> EventLog {
+pub(super) fn told_at(key: &str, record: &JournalEntry, contents: &JournalContents) -> EventLog {
     let StepProgress::Done(result) = &record.known else { return EventLog::default() };
     let recorded = result.to::<StepRecord<IgnoredAny>>().ok();
     recorded.and_then(|recorded| telling::told(key, &recorded.told, contents).ok()).unwrap_or_default()
@@ -342,4 +430,42 @@ pub fn outcome(contents: &JournalContents) -> Option<Outcome> {
     let trace = session.trace();
     let refused = session.refused();
     Some(Outcome { refused, output, finish: finish_of(&messages), messages, usage, trace })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::generated::{Generator, assert_replayed_is_live};
+
+    fn message(generator: &mut Generator) -> StoredMessage {
+        let number = generator.one_of(&[0, 3, u64::MAX]);
+        match generator.number(5) {
+            0 => StoredMessage::At(TurnMessage::Input),
+            1 => StoredMessage::At(TurnMessage::Reply(number)),
+            2 => StoredMessage::At(TurnMessage::Results(number)),
+            3 => StoredMessage::At(TurnMessage::Made),
+            _ => StoredMessage::Whole(Box::new(generator.message())),
+        }
+    }
+
+    fn output(generator: &mut Generator) -> TurnOutput {
+        match generator.number(4) {
+            0 => TurnOutput::Text(generator.text()),
+            1 => TurnOutput::Value(generator.json().get().to_owned()),
+            kind => TurnOutput::Reply(generator.one_of(&[0, 9]), kind == 2),
+        }
+    }
+
+    #[test]
+    fn a_turn_is_replayed_as_it_ended() {
+        let turn = |generator: &mut Generator, _: &_| TurnRecord {
+            input: generator.maybe(Generator::json),
+            output: output(generator),
+            messages: match generator.number(2) {
+                0 => TurnMessages::Replies(generator.one_of(&[0, 5, u64::MAX])),
+                _ => TurnMessages::Each(generator.list(3, message)),
+            },
+        };
+        assert_replayed_is_live(turn, |turn| turn);
+    }
 }

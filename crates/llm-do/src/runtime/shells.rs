@@ -30,7 +30,7 @@ pub(super) fn alone(
     config: &ShellConfig,
     events: &Events,
 ) -> Result<Box<dyn Toolset>, String> {
-    let part = ShellPart { name: name.to_owned(), config: config.clone(), rules: Vec::new() };
+    let part = ShellPart { name: name.to_owned(), config: config.clone(), variants: Vec::new(), worker: None };
     Ok(opened(runtime, "shell", vec![part], events)?.toolset)
 }
 
@@ -65,9 +65,9 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<ShellPart>, events: &Events)
 }
 
 fn part(used: &ToolsetUse) -> Option<(String, ShellPart)> {
-    let (tool, config, mut rules) = config_of(&used.source)?;
-    rules.extend(used.rules.get(&tool));
-    Some((tool, ShellPart { name: used.name.clone(), config: config.clone(), rules }))
+    let (tool, config, variants) = config_of(&used.source)?;
+    let worker = used.rules.get(&tool).copied();
+    Some((tool, ShellPart { name: used.name.clone(), config: config.clone(), variants, worker }))
 }
 
 fn config_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{
-    CallEnd, CallKind, CallOutput, Event, EventKind, Recorder, Refusal, ToolReturn, TraceCall, UsageReport,
+    AgentSpending, CallEnd, CallKind, CallOutput, Event, EventKind, Recorder, Refusal, ToolReturn, TraceCall,
+    UsageReport,
 };
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
@@ -16,6 +17,8 @@ pub(crate) struct RunTotals(Mutex<TotalsState>);
 #[derive(Debug, Default)]
 struct TotalsState {
     usage: UsageReport,
+    /// The same, by the agents that asked. There are few of them.
+    spending: Vec<AgentSpending>,
     refused: Vec<Refusal>,
     /// Calls that are still open, by their ids. Boxed, as rising keys leave half of every node empty.
     open: BTreeMap<u64, Box<OpenTrace>>,
@@ -45,6 +48,11 @@ enum ToolTrace {
 impl RunTotals {
     pub(crate) fn usage(&self) -> UsageReport {
         self.state().usage.clone()
+    }
+
+    /// What each agent used of each model so far.
+    pub(crate) fn spending(&self) -> Vec<AgentSpending> {
+        self.state().spending.clone()
     }
 
     /// The calls that were refused so far, in order.
@@ -84,7 +92,7 @@ impl RunTotals {
 
 impl Recorder for RunTotals {
     fn record(&self, event: Event) {
-        let Event { depth, call: id, kind, rank, .. } = event;
+        let Event { agent, depth, call: id, kind, rank } = event;
         let mut state = self.state();
         match kind {
             EventKind::CallStarted { name, kind, input, parent } => {
@@ -103,7 +111,7 @@ impl Recorder for RunTotals {
             }
             EventKind::RequestFailed { usage, .. } if usage.requests == 0 => {}
             EventKind::RequestFinished { model, usage, .. } | EventKind::RequestFailed { model, usage, .. } => {
-                state.add_usage(id, &model, &usage);
+                state.add_usage(id, &agent, &model, &usage);
             }
             EventKind::ToolCalled { id: tool_call, tool, arguments, calls_as } => {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
@@ -161,8 +169,14 @@ impl Recorder for RunTotals {
 }
 
 impl TotalsState {
-    fn add_usage(&mut self, call: u64, model: &str, usage: &Usage) {
+    fn add_usage(&mut self, call: u64, agent: &Arc<str>, model: &str, usage: &Usage) {
         self.usage.total = prices::sum(&self.usage.total, usage);
+        match self.spending.iter_mut().find(|known| known.agent == *agent && known.model == model) {
+            Some(known) => known.usage = prices::sum(&known.usage, usage),
+            None => {
+                self.spending.push(AgentSpending { agent: Arc::clone(agent), model: model.to_owned(), usage: *usage });
+            }
+        }
         match self.usage.by_model.get_mut(model) {
             Some(known) => *known = prices::sum(known, usage),
             None => {

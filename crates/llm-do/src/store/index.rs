@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use super::files;
 use super::layout::{RunId, StoreLayout};
 use crate::beneath::Beside;
-
 pub use crate::journal::record::RunKind;
 
 /// How far a run has come. As JSON its name in small letters.
@@ -34,13 +33,15 @@ pub enum RunState {
     Died,
     /// It has its answer.
     Done,
+    /// Its record cannot be read.
+    Damaged,
 }
 
 impl RunState {
     /// Whether nothing is lost but the record if the run is removed: no process works on it, and no answer is waited for.
     pub fn is_finished(self) -> bool {
         match self {
-            Self::Running | Self::Waits => false,
+            Self::Running | Self::Waits | Self::Damaged => false,
             Self::Stopped | Self::Died | Self::Done => true,
         }
     }
@@ -75,6 +76,14 @@ pub struct IndexLine<'a> {
     /// How many model requests it has made.
     #[serde(default)]
     pub requests: u64,
+    /// How many turns were finished.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks in this form")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How a line about a run begins, and how one that takes a run off the list does.
@@ -166,18 +175,7 @@ impl<'a> RunIndex<'a> {
     pub fn rebuild<'b>(&self, lines: impl IntoIterator<Item = IndexLine<'b>>) -> io::Result<()> {
         files::make_private(&self.layout.runs())?;
         let _lock = files::lock_file(&self.layout.index_lock())?;
-        let text = self.read()?;
-        let is_there = |line: &IndexLine<'_>| self.layout.run(&line.id).is_dir();
-        let mut all: Vec<IndexLine<'_>> = text.newest().filter(is_there).collect();
-        let gone = text.rows().filter(|row| row.is_gone).map(|row| row.id);
-        let mut seen: HashSet<RunId> = all.iter().map(|line| line.id).chain(gone).collect();
-        all.extend(lines.into_iter().filter_map(|line| seen.insert(line.id).then_some(line)));
-        all.sort_by_key(|line| line.at);
-        let mut body = Vec::new();
-        for line in all {
-            serde_json::to_writer(&mut body, &line)?;
-            body.push(b'\n');
-        }
+        let body = self.read()?.body_with(lines, |id| self.layout.run(id).is_dir())?;
         self.replace(&body, &[], false)
     }
 
@@ -251,6 +249,36 @@ impl IndexText {
         };
         let is_cut = !self.text.ends_with('\n') || ((self.text.len() - start) as u64) < heading.bytes;
         self.is_late || heading.behind || is_cut
+    }
+
+    /// The same list with further runs: those that it has and that are there, and of the given ones those that it does not
+    /// have. Nothing is written.
+    pub fn with<'a>(
+        &self,
+        lines: impl IntoIterator<Item = IndexLine<'a>>,
+        is_there: impl Fn(&RunId) -> bool,
+    ) -> io::Result<Self> {
+        let body = self.body_with(lines, is_there)?;
+        let heading = IndexHeading { index: VERSION, bytes: body.len() as u64, behind: false };
+        Ok(Self::of([heading.line()?, body].concat(), false))
+    }
+
+    fn body_with<'a>(
+        &self,
+        lines: impl IntoIterator<Item = IndexLine<'a>>,
+        is_there: impl Fn(&RunId) -> bool,
+    ) -> io::Result<Vec<u8>> {
+        let mut all: Vec<IndexLine<'_>> = self.newest().filter(|line| is_there(&line.id)).collect();
+        let gone = self.rows().filter(|row| row.is_gone).map(|row| row.id);
+        let mut seen: HashSet<RunId> = all.iter().map(|line| line.id).chain(gone).collect();
+        all.extend(lines.into_iter().filter_map(|line| seen.insert(line.id).then_some(line)));
+        all.sort_by_key(|line| line.at);
+        let mut body = Vec::new();
+        for line in all {
+            serde_json::to_writer(&mut body, &line)?;
+            body.push(b'\n');
+        }
+        Ok(body)
     }
 
     /// Which of these runs it does not have.
@@ -372,6 +400,7 @@ impl<'a> PlainLine<'a> {
                 "stopped" => RunState::Stopped,
                 "died" => RunState::Died,
                 "done" => RunState::Done,
+                "damaged" => RunState::Damaged,
                 _ => return None,
             },
             waits: self.optional(",\"waits\":\""),
@@ -380,6 +409,10 @@ impl<'a> PlainLine<'a> {
                 None => self.skip(",\"cost\":").and_then(|()| self.digits()?.parse().ok()).map(Some)?,
             },
             requests: self.skip(",\"requests\":").and_then(|()| self.digits()?.parse().ok())?,
+            turns: match self.skip(",\"turns\":") {
+                Some(()) => self.digits()?.parse().ok()?,
+                None => 0,
+            },
         };
         (self.rest == "}").then_some(line)
     }
@@ -453,6 +486,7 @@ mod tests {
             waits: None,
             cost: Some(0.0041),
             requests: 3,
+            turns: 0,
         }
     }
 

@@ -5,6 +5,7 @@
 //! file, and counts only if it can be understood.
 
 pub mod answers;
+pub mod bundle;
 pub mod costs;
 mod files;
 pub mod index;
@@ -13,3 +14,4 @@ pub mod layout;
 mod race;
 pub mod retention;
 pub mod run;
+pub mod summary;

@@ -299,8 +299,8 @@ mod tests {
         let ended = NOW - days * DAY;
         journal.set_modified(UNIX_EPOCH + Duration::from_millis(ended)).unwrap();
         let (project, entry) = ("/p".into(), "main".into());
-        let (kind, label, waits, cost, requests) = (RunKind::Run, None, None, None, 0);
-        let line = IndexLine { id, at: ended, kind, project, entry, label, state, waits, cost, requests };
+        let (kind, label, waits, cost, requests, turns) = (RunKind::Run, None, None, None, 0, 0);
+        let line = IndexLine { id, at: ended, kind, project, entry, label, state, waits, cost, requests, turns };
         store.index().append(&line).unwrap();
         id
     }

@@ -90,6 +90,11 @@ impl RunStore {
         &self.layout
     }
 
+    /// The key that its records and answers are signed with.
+    pub fn key(&self) -> Option<&StateKey> {
+        self.key.as_ref()
+    }
+
     /// The list of its runs.
     pub fn index(&self) -> RunIndex<'_> {
         RunIndex::of(&self.layout)
@@ -190,11 +195,13 @@ impl RunStore {
     pub fn state_of(&self, line: &IndexLine<'_>) -> io::Result<RunState> {
         match line.state {
             RunState::Running => Ok(if self.is_running(&line.id)? { RunState::Running } else { RunState::Died }),
-            state @ (RunState::Waits | RunState::Stopped | RunState::Died | RunState::Done) => Ok(state),
+            state @ (RunState::Waits | RunState::Stopped | RunState::Died | RunState::Done | RunState::Damaged) => {
+                Ok(state)
+            }
         }
     }
 
-    fn open_journal(&self, id: &RunId) -> io::Result<Option<File>> {
+    pub(super) fn open_journal(&self, id: &RunId) -> io::Result<Option<File>> {
         match files::open_regular(&self.layout.journal(id), OpenOptions::new().read(true)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => opened.map(Some),
@@ -364,6 +371,7 @@ mod tests {
             waits: None,
             cost: None,
             requests: 0,
+            turns: 0,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::approval::{PermittedCall, Question, Verdict};
+use super::approval::{Judgement, PermittedCall, Question, Verdict};
 use super::attachment::{self, AttachmentScope, ChangedAttachment, Reach};
 use super::protected::ProtectedFiles;
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
@@ -114,8 +114,8 @@ impl Toolset for AgentTool {
         _: &'a str,
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(self.verdict(arguments))
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
+        Box::pin(async move { Ok(self.verdict(arguments).await?.into()) })
     }
 
     fn call<'a>(

@@ -1,5 +1,7 @@
 //! Who has to agree before a tool runs: verdicts, the rules of one agent for its tools, and the gate of the session.
 
+mod judgement;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,9 +18,11 @@ use crate::message::RawJson;
 use crate::redact::Redactor;
 
 pub use crate::journal::digest::digest;
+pub(crate) use judgement::together;
+pub use judgement::{DecidedBy, Judgement, JudgementRecord, Ruling, Subject, UnshownCall, VerdictKind};
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// The call runs without a question.
@@ -582,9 +586,9 @@ impl PermittedCall {
 }
 
 /// A person's answer, as it is recorded.
-#[derive(Serialize, Deserialize)]
-struct RecordedAnswer {
-    answer: Answer,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedAnswer {
+    pub(crate) answer: Answer,
     /// How arguments that the person changed were judged then: if they are judged otherwise later, the answer was about
     /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -603,9 +607,9 @@ impl StepValue for RecordedAnswer {
 
 /// Why a call that asks goes on, or a question stays open.
 enum NoAnswer {
-    /// No question was needed.
-    Unasked,
-    Policy(String),
+    /// Nobody had to be asked, because of this.
+    Unasked(DecidedBy),
+    Policy(String, DecidedBy),
     Nobody,
     EndRun,
     Stopped(Stop),
@@ -645,6 +649,48 @@ pub enum GateOutcome {
     Waits(PendingQuestion),
     /// A person ended the run.
     EndRun,
+}
+
+impl GateOutcome {
+    fn permitted(verdict: &Verdict, bound_to: Option<String>, edited: Option<RawJson>) -> Self {
+        Self::Permitted(Permission::of(verdict, bound_to, edited))
+    }
+
+    fn refused(reason: String, by: RefusedBy) -> Self {
+        Self::Refused { reason, by }
+    }
+
+    /// Of arguments that a person changed. `judged` is how they were judged when the person did that.
+    fn of_edited(arguments: RawJson, verdict: Result<Verdict, String>, judged: Option<String>) -> Self {
+        match verdict {
+            // The person is there and mistyped: the model reads it, and the run goes on.
+            Ok(Verdict::Block(reason)) | Err(reason) => Self::refused(reason, RefusedBy::Person),
+            Ok(verdict) if judged != Some(verdict.judged()) => {
+                let reason = "what the user changed the arguments to is about something else by now";
+                Self::refused(reason.to_owned(), RefusedBy::Person)
+            }
+            Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
+                let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
+                Self::permitted(&verdict, bound_to, Some(arguments))
+            }
+        }
+    }
+}
+
+/// A verdict that asks.
+#[derive(Clone, Copy)]
+struct PendingRuling<'a> {
+    verdict: &'a Verdict,
+    question: &'a Question,
+    record: Option<&'a JudgementRecord>,
+}
+
+/// What became of a call at the gate, and what is written down of how it was judged.
+#[derive(Debug)]
+pub struct GatePassage {
+    pub outcome: GateOutcome,
+    /// Nothing if the run is not recorded.
+    pub record: Option<Box<JudgementRecord>>,
 }
 
 /// Whether a rule or mode refused a call, or a person who was asked.
@@ -714,71 +760,77 @@ impl Gate {
 
     /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
     /// judged by it again. The question is a step at `steps`.
-    pub async fn pass<Judged: Future<Output = Result<Verdict, String>> + Send>(
+    pub async fn pass<Judged: Future<Output = Result<Ruling, String>> + Send>(
         &self,
         candidate: Candidate<'_>,
-        verdict: Verdict,
+        ruling: Ruling,
         judge: impl Fn(RawJson) -> Judged + Sync,
         steps: &Steps,
         events: &Events,
-    ) -> Result<GateOutcome, Stop> {
-        let permitted =
-            |verdict: &Verdict, bound_to, edited| Ok(GateOutcome::Permitted(Permission::of(verdict, bound_to, edited)));
-        let refused = |reason: String, by| Ok(GateOutcome::Refused { reason, by });
+    ) -> Result<GatePassage, Stop> {
+        let Ruling { verdict, record } = ruling;
         let question = match &verdict {
-            Verdict::Allow => return permitted(&verdict, None, None),
-            Verdict::Block(reason) => return refused(reason.clone(), RefusedBy::Policy),
+            Verdict::Allow => {
+                return Ok(GatePassage { outcome: GateOutcome::permitted(&verdict, None, None), record });
+            }
+            Verdict::Block(reason) => {
+                return Ok(GatePassage { outcome: GateOutcome::refused(reason.clone(), RefusedBy::Policy), record });
+            }
             Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => question,
         };
         let pending = || candidate.asked(question, events.redactor()).pending(&self.run, &(candidate.key)());
+        let asking = PendingRuling { verdict: &verdict, question, record: record.as_deref() };
         // Boxed: most calls are allowed, and have no use for it.
-        let answered = Box::pin(self.answered(&candidate, &verdict, question, &judge, steps, events));
-        let RecordedAnswer { answer, judged } = match answered.await {
-            Ok(given) => given,
-            Err(NoAnswer::Unasked) => return permitted(&verdict, verdict.bound_exception(), None),
-            Err(NoAnswer::Policy(reason)) => return refused(reason, RefusedBy::Policy),
-            Err(NoAnswer::Nobody) => return Ok(GateOutcome::Waits(pending())),
-            Err(NoAnswer::EndRun) => return Ok(GateOutcome::EndRun),
+        let answered = Box::pin(self.answered(&candidate, asking, &judge, steps, events));
+        let mut edited = None;
+        let (outcome, by) = match answered.await {
+            Ok((RecordedAnswer { answer, judged }, by)) => {
+                let outcome = match answer {
+                    Answer::Once | Answer::CallForSession | Answer::ToolForSession => {
+                        GateOutcome::permitted(&verdict, question.bound_to.clone(), None)
+                    }
+                    Answer::Edited(arguments) => {
+                        let ruling = judge(arguments.clone()).await;
+                        let ruling = ruling.map(|ruling| {
+                            edited = ruling.record;
+                            ruling.verdict
+                        });
+                        GateOutcome::of_edited(arguments, ruling, judged)
+                    }
+                    Answer::Refuse { reason } => {
+                        let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
+                        GateOutcome::refused(reason, RefusedBy::Person)
+                    }
+                    Answer::EndRun => GateOutcome::EndRun,
+                    Answer::Later => GateOutcome::Waits(pending()),
+                };
+                (outcome, by)
+            }
+            Err(NoAnswer::Unasked(by)) => (GateOutcome::permitted(&verdict, verdict.bound_exception(), None), by),
+            Err(NoAnswer::Policy(reason, by)) => (GateOutcome::refused(reason, RefusedBy::Policy), by),
+            Err(NoAnswer::Nobody) => (GateOutcome::Waits(pending()), DecidedBy::Nobody),
+            Err(NoAnswer::EndRun) => (GateOutcome::EndRun, DecidedBy::Person),
             Err(NoAnswer::Stopped(stop)) => return Err(stop),
         };
-        match answer {
-            Answer::Once | Answer::CallForSession | Answer::ToolForSession => {
-                permitted(&verdict, question.bound_to.clone(), None)
-            }
-            Answer::Edited(arguments) => match judge(arguments.clone()).await {
-                // The person is there and mistyped: the model reads it, and the run goes on.
-                Ok(Verdict::Block(reason)) | Err(reason) => refused(reason, RefusedBy::Person),
-                Ok(verdict) if judged != Some(verdict.judged()) => {
-                    let reason = "what the user changed the arguments to is about something else by now";
-                    refused(reason.to_owned(), RefusedBy::Person)
-                }
-                Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
-                    let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
-                    permitted(&verdict, bound_to, Some(arguments))
-                }
-            },
-            Answer::Refuse { reason } => {
-                refused(reason.unwrap_or_else(|| "the user refused it".to_owned()), RefusedBy::Person)
-            }
-            Answer::EndRun => Ok(GateOutcome::EndRun),
-            Answer::Later => Ok(GateOutcome::Waits(pending())),
-        }
+        let record = record.map(|record| Box::new(record.answered(by).edited(edited)));
+        Ok(GatePassage { outcome, record })
     }
 
-    /// The answer to the question of a verdict. Only what a person said is recorded: all else is found out again each
-    /// time.
-    async fn answered<Judged: Future<Output = Result<Verdict, String>> + Send>(
+    /// The answer to the question of a verdict, and whose it is. Only what a person said is recorded: all else is found
+    /// out again each time.
+    async fn answered<Judged: Future<Output = Result<Ruling, String>> + Send>(
         &self,
         candidate: &Candidate<'_>,
-        verdict: &Verdict,
-        question: &Question,
+        asking: PendingRuling<'_>,
         judge: &(impl Fn(RawJson) -> Judged + Sync),
         steps: &Steps,
         events: &Events,
-    ) -> Result<RecordedAnswer, NoAnswer> {
+    ) -> Result<(RecordedAnswer, DecidedBy), NoAnswer> {
+        let PendingRuling { verdict, question, record } = asking;
         // Whatever was recorded: who rejects all rejects it now.
         if self.approvals.mode == ApprovalMode::RejectAll {
-            return Err(NoAnswer::Policy("every question is answered with no in this run".to_owned()));
+            let reason = "every question is answered with no in this run".to_owned();
+            return Err(NoAnswer::Policy(reason, DecidedBy::RejectAll));
         }
         // Nothing is made for a question that is not asked, and that no record and no answer can know.
         if !steps.is_recorded() && self.approvals.known.is_none() {
@@ -794,14 +846,23 @@ impl Gate {
             self.answered_at_once(candidate, verdict, known.is_some(), events)?;
         }
         let telling = steps.telling(events);
+        // What a record answers a person has answered.
+        let mut by = DecidedBy::Person;
         let effect = async {
             let answer = match known {
-                Some(known) => Self::told(known, &request, &telling)?,
-                None => self.ask(candidate, verdict, &request, &telling).await?,
+                Some(known) => {
+                    by = DecidedBy::Known;
+                    Self::told(known, &request, &telling)?
+                }
+                None => {
+                    let (answer, answered_by) = self.ask(candidate, verdict, &request, &telling).await?;
+                    by = answered_by;
+                    answer
+                }
             };
             self.remember_answer(&answer, candidate, verdict);
             let judged = match &answer {
-                Answer::Edited(arguments) => judge(arguments.clone()).await.ok().map(|verdict| verdict.judged()),
+                Answer::Edited(arguments) => judge(arguments.clone()).await.ok().map(|ruling| ruling.verdict.judged()),
                 Answer::Once
                 | Answer::CallForSession
                 | Answer::ToolForSession
@@ -809,10 +870,14 @@ impl Gate {
                 | Answer::EndRun
                 | Answer::Later => None,
             };
-            Ok(RecordedAnswer { answer, judged })
+            Ok::<_, NoAnswer>(RecordedAnswer { answer, judged })
         };
-        let described = || StepDescription::new(StepKind::Ask, &request.id).shown(&asked);
-        steps.run(described, &telling, effect).await
+        let described = || {
+            let judged = record.map(JudgementRecord::of_question);
+            StepDescription::new(StepKind::Ask, &request.id).shown(&asked).judged(judged.as_ref())
+        };
+        let answer = steps.run(described, &telling, effect).await?;
+        Ok((answer, by))
     }
 
     /// Stops where no question is needed; who watches the run learns of it.
@@ -825,13 +890,14 @@ impl Gate {
     ) -> Result<(), NoAnswer> {
         let Approvals { mode, approver, .. } = &self.approvals;
         let is_remembered = self.is_remembered(candidate, verdict);
-        let answer = match answerer(Facts { mode: *mode, is_known, is_remembered, has_approver: approver.is_some() }) {
-            Answerer::Session => ApprovalResult::Remembered,
-            Answerer::ApproveAll => ApprovalResult::Policy,
-            Answerer::RejectAll | Answerer::Known | Answerer::Approver | Answerer::Nobody => return Ok(()),
-        };
+        let (answer, by) =
+            match answerer(Facts { mode: *mode, is_known, is_remembered, has_approver: approver.is_some() }) {
+                Answerer::Session => (ApprovalResult::Remembered, DecidedBy::Session),
+                Answerer::ApproveAll => (ApprovalResult::Policy, DecidedBy::ApproveAll),
+                Answerer::RejectAll | Answerer::Known | Answerer::Approver | Answerer::Nobody => return Ok(()),
+            };
         candidate.tell(&self.run, events, verdict, answer);
-        Err(NoAnswer::Unasked)
+        Err(NoAnswer::Unasked(by))
     }
 
     /// For this session only: an answer from a record is not remembered.
@@ -856,12 +922,11 @@ impl Gate {
         verdict: &Verdict,
         request: &ApprovalRequest,
         events: &Events,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<(Answer, DecidedBy), NoAnswer> {
         let approver = self.approvals.approver.as_ref().ok_or(NoAnswer::Nobody)?;
-        let _open = self
-            .open
-            .one_more()
-            .ok_or_else(|| NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already")))?;
+        let _open = self.open.one_more().ok_or_else(|| {
+            NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already"), DecidedBy::Nobody)
+        })?;
         tell_asked(request, events);
         let mut answered = approver.ask(request);
         let covered = async {
@@ -875,10 +940,12 @@ impl Gate {
         };
         tokio::select! {
             biased;
-            answer = &mut answered => Self::answer_told(bounded(answer), request, events),
+            answer = &mut answered => {
+                Self::answer_told(bounded(answer), request, events).map(|answer| (answer, DecidedBy::Person))
+            }
             () = covered => {
                 candidate.tell(&self.run, events, verdict, ApprovalResult::Remembered);
-                Ok(Answer::Once)
+                Ok((Answer::Once, DecidedBy::Session))
             }
         }
     }
@@ -1139,6 +1206,24 @@ mod tests {
         assert!(refused(Answer::Refuse { reason: Some(long) }));
         let edited = Answer::Edited(RawJson::of(&"x"));
         assert_eq!(bounded(edited.clone()), edited);
+    }
+
+    #[test]
+    fn an_answer_is_replayed_as_it_was_given() {
+        use crate::journal::generated::{Generator, assert_replayed_is_live};
+        let answer = |generator: &mut Generator, _: &Steps| {
+            let answer = match generator.number(7) {
+                0 => Answer::Once,
+                1 => Answer::CallForSession,
+                2 => Answer::ToolForSession,
+                3 => Answer::Refuse { reason: generator.maybe(Generator::text) },
+                4 => Answer::EndRun,
+                5 => Answer::Later,
+                _ => Answer::Edited(generator.object()),
+            };
+            RecordedAnswer { answer, judged: generator.maybe(Generator::text) }
+        };
+        assert_replayed_is_live(answer, |answer| answer);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::approval::{PermittedCall, Question, Verdict, digest};
+use super::approval::{Judgement, PermittedCall, Question, Subject, Verdict, digest};
 use super::misfit::parse;
 use super::protected::ProtectedFiles;
 use super::secret::looks_secret;
@@ -242,6 +242,23 @@ enum SearchDepth {
     ForOtherNames,
 }
 
+/// Whether a judgement says what the call is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Describing {
+    Subject,
+    Nothing,
+}
+
+impl Describing {
+    fn of(self, root: &Root, spot: &Spot) -> Option<Subject> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        match self {
+            Self::Subject => Some(Subject::File { name: text(&spot.name), root: text(&root.on_disk()) }),
+            Self::Nothing => None,
+        }
+    }
+}
+
 /// Reading.
 impl Filesystem {
     fn find_to_read(&self, path: &str) -> Result<(&Root, Spot), String> {
@@ -277,19 +294,30 @@ impl Filesystem {
     }
 
     /// Judges a read. `None` if the file has other names, and they are not to be looked for now.
-    fn judge_read(&self, arguments: &ReadFile, looking: SearchDepth) -> Option<Verdict> {
+    fn judge_read(&self, arguments: &ReadFile, looking: SearchDepth, describing: Describing) -> Option<Judgement> {
         let Ok((root, spot)) = self.find_to_read(&arguments.path) else {
             // Reading says what is wrong, if it still is.
-            return Some(Verdict::Allow);
+            return Some(Verdict::Allow.into());
         };
+        let about = |verdict: Verdict| Judgement::from(verdict).about(describing.of(root, &spot));
         let names = match &spot.place.found {
             Some(found) if found.kind == FileKind::Regular => found.names,
-            Some(_) | None => return Some(Verdict::Allow),
+            Some(_) | None => return Some(about(Verdict::Allow)),
         };
         if names > 1 && looking == SearchDepth::AtTheFile {
             return None;
         }
-        Some(self.secret(root, &arguments.path, &spot).map_or(Verdict::Allow, Verdict::AskAnyway))
+        Some(about(self.secret(root, &arguments.path, &spot).map_or(Verdict::Allow, Verdict::AskAnyway)))
+    }
+
+    /// Nothing is asked before files are listed.
+    fn judge_listing(&self, arguments: &ListFiles, describing: Describing) -> Judgement {
+        let found = || {
+            let (root, beneath) = self.locate(&arguments.path).ok()?;
+            describing.of(root, &root.find(&beneath).ok()?)
+        };
+        let about = if describing == Describing::Subject { found() } else { None };
+        Judgement::from(Verdict::Allow).about(about)
     }
 
     fn read(&self, call: &PermittedCall, cancellation: &CancellationToken) -> Result<String, ToolError> {
@@ -449,13 +477,22 @@ impl Filesystem {
     }
 
     /// What it thinks of a call: it needs no context to find out.
+    #[cfg(any(test, feature = "internals"))]
     pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+        self.judgement(tool, arguments, Describing::Nothing).map(|judgement| judgement.verdict)
+    }
+
+    fn judgement(&self, tool: &str, arguments: &RawJson, describing: Describing) -> Result<Judgement, String> {
         match tool {
             "read_file" => {
-                Ok(self.judge_read(&parse(arguments)?, SearchDepth::ForOtherNames).unwrap_or(Verdict::Allow))
+                let judged = self.judge_read(&parse(arguments)?, SearchDepth::ForOtherNames, describing);
+                Ok(judged.unwrap_or(Verdict::Allow.into()))
             }
-            "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
-            _ => self.change(tool, arguments).and_then(|(change, _)| change.verdict()),
+            "list_files" => Ok(self.judge_listing(&parse(arguments)?, describing)),
+            _ => {
+                let (change, _) = self.change(tool, arguments)?;
+                Ok(Judgement::from(change.verdict()?).about(describing.of(change.root, &change.spot)))
+            }
         }
     }
 }
@@ -469,22 +506,23 @@ impl Toolset for Filesystem {
         &'a self,
         tool: &'a str,
         arguments: &'a RawJson,
-        _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
+        let describing = if cx.is_recorded() { Describing::Subject } else { Describing::Nothing };
         Box::pin(async move {
             match tool {
-                "list_files" => return parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
+                "list_files" => return Ok(self.judge_listing(&parse(arguments)?, describing)),
                 // Most files have one name, and for those a look at the file itself decides.
                 "read_file" => {
-                    if let Some(verdict) = self.judge_read(&parse(arguments)?, SearchDepth::AtTheFile) {
-                        return Ok(verdict);
+                    if let Some(judged) = self.judge_read(&parse(arguments)?, SearchDepth::AtTheFile, describing) {
+                        return Ok(judged);
                     }
                 }
-                _ if self.is_light(arguments) => return self.verdict(tool, arguments),
+                _ if self.is_light(arguments) => return self.judgement(tool, arguments, describing),
                 _ => {}
             }
             let (filesystem, tool, arguments) = (self.clone(), tool.to_owned(), arguments.clone());
-            let judged = judgement::apart(move || filesystem.verdict(&tool, &arguments)).await;
+            let judged = judgement::apart(move || filesystem.judgement(&tool, &arguments, describing)).await;
             judged.unwrap_or_else(|unjudged| Err(format!("the call cannot be judged: {unjudged}")))
         })
     }

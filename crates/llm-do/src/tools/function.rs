@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
+use super::approval::{DeclaredVerdict, Judgement, PermittedCall, Question, Rule, Verdict};
 use super::misfit::parse;
 use super::python::{PythonHost, RenderedPart};
 use super::{CallContext, Capabilities, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
@@ -190,17 +190,18 @@ impl Toolset for OneTool {
         tool: &'a str,
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         Box::pin(async move {
             (self.0.check)(arguments)?;
             if let Some(schema) = &self.0.schema {
                 fits(schema, arguments).await?;
             }
-            Ok(match self.0.verdict {
+            let verdict = match self.0.verdict {
                 Rule::Allow => Verdict::Allow,
                 Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
                 Rule::Block => Verdict::Block("the tool is blocked".to_owned()),
-            })
+            };
+            Ok(verdict.into())
         })
     }
 

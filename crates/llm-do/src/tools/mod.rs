@@ -39,7 +39,7 @@ use crate::journal::digest::digest;
 use crate::journal::{Steps, Stop};
 use crate::message::{Attachment, Content, Message, RawJson};
 use agent::AgentTool;
-use approval::{DeclaredVerdict, PendingQuestion, PermittedCall, Verdict};
+use approval::{DeclaredVerdict, Judgement, PendingQuestion, PermittedCall};
 use attachment::Reach;
 
 /// A live set of tools. One instance serves one call of an agent.
@@ -56,7 +56,7 @@ pub trait Toolset: Send + Sync {
         tool: &'a str,
         arguments: &'a RawJson,
         cx: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>>;
+    ) -> BoxFuture<'a, Result<Judgement, String>>;
 
     /// Runs a call. It cannot be reached around the gate: only the gate makes a [`PermittedCall`].
     fn call<'a>(
@@ -340,6 +340,11 @@ impl CallContext<'_> {
     /// The directory of the project.
     pub fn project_root(&self) -> &Path {
         self.project_root
+    }
+
+    /// Whether the run is recorded, and with it what its calls are about.
+    pub fn is_recorded(&self) -> bool {
+        self.steps.is_recorded()
     }
 
     /// Calls a tool of the caller, or an agent that it may call, by name: through the same gate, trace and limits as a

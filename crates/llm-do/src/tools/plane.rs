@@ -13,12 +13,14 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::agent::AgentTool;
-use super::approval::{Approvals, Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
+use super::approval::{
+    Approvals, Gate, JudgementRecord, MOST_OPEN_QUESTIONS, Permission, Rules, UnshownCall, canonical, digest,
+};
 use super::source::{AgentToolNames, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
 use crate::event::{Derivation, EventKind, Events, LogPart, Renaming, StepOrigin, ToolReturn};
 use crate::journal::call::{
-    CallOutcome, CallRecord, GivenResult, SaidBeneath, called, cut_text, is_of_reply, returned,
+    CallOutcome, CallRecord, GivenResult, SaidBeneath, called, cut_text, is_of_reply, request_of, returned,
 };
 use crate::journal::{StepDescription, StepKind, StepRecord, Steps};
 use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
@@ -262,8 +264,14 @@ impl ToolPlane {
         slot.tell_called(call, &arguments, node.as_ref(), origin.as_ref(), cx.events);
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
         let (cx, node, events) = (&cx, node.as_ref(), &telling);
-        let described = || slot.described(call, &arguments, cx.path);
+        let (judged, is_shown) = (decided.judged.as_deref(), slot.is_once() && edited.is_none());
+        let described = || {
+            // What a person is shown of a call that must not run twice are the arguments that count.
+            let unshown = || if is_shown { None } else { unshown(call, cx) };
+            slot.described(call, &arguments, cx.path).judged(judged.map(|judged| placed(judged, unshown())).as_ref())
+        };
         let given = origin.as_ref().map(|_| arguments.clone());
+        let log = decided.log;
         let effect = async move {
             let (path, call) = node.map_or((cx.path, cx.call), |node| (&node.path, node.call));
             let inner = CallContext { events, steps, path, call, timeout: None, ..*cx };
@@ -276,7 +284,7 @@ impl ToolPlane {
                 return Err(ending);
             }
             let record = made(outcome, started, cx.events.redactor())?;
-            Ok(CallRecord { edited, decided: decided.log, said: said(&record, events), given, ..record })
+            Ok(CallRecord { edited, decided: log, said: said(&record, events), given, ..record })
         };
         let ran = cx.steps.run(described, &telling, effect).await;
         if let (Ok(_), Some(origin)) = (&ran, &decided.origin) {
@@ -295,7 +303,11 @@ impl ToolPlane {
         cx: CallContext<'_>,
     ) -> Result<CallRecord, Ending> {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
-        let described = || StepDescription::new(slot.step_kind(), &request_of(call));
+        let judged = decided.judged.as_deref();
+        let described = || {
+            let judged = judged.map(|judged| placed(judged, unshown(call, &cx)));
+            StepDescription::new(slot.step_kind(), &request_of(call)).judged(judged.as_ref())
+        };
         let refused = CallRecord::refused(reason, decided.log);
         let refused = cx.steps.here(cx.events).step(described, |_| async move { Ok::<_, Ending>(refused) }).await?;
         if let Some(origin) = &decided.origin {
@@ -467,18 +479,25 @@ fn retell(ran: &CallRecord, steps: &Steps, events: &Events) -> Result<(), Ending
     Ok(())
 }
 
+/// How a call was judged, with who called what.
+fn placed(judged: &JudgementRecord, call: Option<UnshownCall>) -> JudgementRecord {
+    JudgementRecord { call, ..judged.clone() }
+}
+
+/// What of a call is nowhere in the record: a model's stands in its reply, and that of the entry is known by its key.
+fn unshown(call: &ToolCall, cx: &CallContext<'_>) -> Option<UnshownCall> {
+    match &call.arguments {
+        Arguments::Object(arguments) if !is_of_reply(cx.steps.path()) => {
+            Some(UnshownCall::of_code(cx.path, &call.tool, arguments))
+        }
+        Arguments::Object(_) | Arguments::Malformed(_) => UnshownCall::of_model(cx.path),
+    }
+}
+
 /// Where what an agent gave to its caller is recorded already.
 fn said(record: &CallRecord, events: &Events) -> Option<SaidBeneath> {
     let CallOutcome::Content(content) = &record.gave else { return None };
     events.last_text(|key, text| SaidBeneath::of(content, key.to_owned(), text)).flatten()
-}
-
-/// What identifies a call: what the model asked for, whatever a person made of it.
-fn request_of(call: &ToolCall) -> RawJson {
-    match &call.arguments {
-        Arguments::Object(arguments) => RawJson::of(&(&call.tool, arguments)),
-        Arguments::Malformed(text) => RawJson::of(&(&call.tool, text)),
-    }
 }
 
 /// A call of which it is unknown whether it happened, as a journal keeps it for a person who finds out.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::approval::{PermittedCall, Verdict};
+use super::approval::{Judgement, PermittedCall};
 use super::source::Variant;
 use super::{CallContext, ToolError, ToolSpec, Toolset};
 use crate::BoxFuture;
@@ -33,11 +33,11 @@ impl Toolset for VariantToolset {
         tool: &'a str,
         arguments: &'a RawJson,
         cx: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         Box::pin(async move {
             let original = self.original(tool);
-            let verdict = self.of.judge(original, arguments, cx).await?;
-            Ok(verdict.under(self.variant.approval.get(original).copied()))
+            let judgement = self.of.judge(original, arguments, cx).await?;
+            Ok(judgement.under(self.variant.approval.get(original).copied()))
         })
     }
 

@@ -2,6 +2,9 @@
 
 mod chat;
 mod fork;
+mod judged;
+mod size;
+mod tampered;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

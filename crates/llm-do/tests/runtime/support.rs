@@ -10,7 +10,9 @@ use llm_do::message::{Content, RawJson};
 use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Output, RunError, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Question, Verdict};
+use llm_do::tools::approval::{
+    Answer, ApprovalRequest, Approvals, Approver, Judgement, PermittedCall, Question, Verdict,
+};
 use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
 /// A project in a directory of its own.
@@ -142,8 +144,8 @@ impl Toolset for Instance {
         _: &'a str,
         _: &'a RawJson,
         _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(async { Ok(self.of.verdict.clone()) })
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
+        Box::pin(async { Ok(self.of.verdict.clone().into()) })
     }
 
     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {

@@ -179,9 +179,9 @@ fn words_turn_allow_into_ask() {
 #[test]
 fn the_agents_rule_tightens_and_loosens() {
     let mut shell = part("shell_readonly", Grammar::ReadOnly);
-    shell.rules = vec![Rule::Ask];
+    shell.variants = vec![Rule::Ask];
     World::new(Fencing::WhereOffered).with(vec![shell.clone()]).attempt("cat a.txt").asks();
-    shell.rules = vec![Rule::Block];
+    shell.variants = vec![Rule::Block];
     let reason = World::new(Fencing::WhereOffered).with(vec![shell]).approved("cat a.txt").stopped();
     assert!(reason.contains("blocked by a rule of the agent"), "{reason}");
 }

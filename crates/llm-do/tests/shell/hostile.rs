@@ -233,7 +233,7 @@ fn output_and_patterns_without_end_are_ended() {
 fn secrets_ask_whatever_rule_allows_them() {
     for fencing in ALL {
         let mut shell = part("shell_readonly", Grammar::ReadOnly);
-        shell.rules = vec![Rule::Allow];
+        shell.variants = vec![Rule::Allow];
         let world = World::new(fencing).with(vec![shell, rules(vec![rule("cp", Rule::Allow)])]);
         world.file("inside/.env", "KEY=1\n");
         world.file("inside/.env.example", "KEY=\n");
@@ -284,7 +284,7 @@ fn what_decides_a_project_is_never_moved_by_a_rule() {
         return;
     }
     let mut shell = part("shell_file_ops", Grammar::FileOps);
-    shell.rules = vec![Rule::Allow];
+    shell.variants = vec![Rule::Allow];
     let custom = rules(vec![rule("cp", Rule::Allow), rule("touch", Rule::Allow)]);
     let world = World::new(Fencing::WhereOffered).with(vec![shell, custom]);
     world.file("inside/.git/hooks/readme", "x");

@@ -112,7 +112,7 @@ fn moving_onto_an_existing_file_needs_no_more_than_its_rule() {
         return;
     }
     let mut file_operations = crate::world::part("shell_file_ops", llm_do::tools::source::Grammar::FileOps);
-    file_operations.rules = vec![Rule::Allow];
+    file_operations.variants = vec![Rule::Allow];
     for fencing in [Fencing::WhereOffered, Fencing::Thin] {
         let world = world(fencing).with(vec![file_operations.clone()]);
         for command in ["mv a.txt b.txt", "mv b.txt src", "mv src/b.txt in", "mv src source"] {

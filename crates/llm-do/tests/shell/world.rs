@@ -326,7 +326,7 @@ pub fn is_full(fencing: Fencing) -> bool {
 
 pub fn part(name: &str, grammar: Grammar) -> ShellPart {
     let config = ShellConfig { grammar, directory: Access::ReadWrite, write: Vec::new(), network: false };
-    ShellPart { name: name.to_owned(), config, rules: Vec::new() }
+    ShellPart { name: name.to_owned(), config, variants: Vec::new(), worker: None }
 }
 
 pub fn rule(pattern: &str, approval: Rule) -> ShellRule {

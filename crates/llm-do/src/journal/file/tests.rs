@@ -172,7 +172,7 @@ async fn an_effect_that_never_began_is_no_reason_to_wonder() {
             request: identified(&RawJson::of(&"request")),
             made_of: None,
         };
-        lines.append(LineState::Started, None).durable().await.unwrap();
+        lines.append(LineState::Started, None, None).durable().await.unwrap();
         drop(StartedEffect { lines: &lines, was_polled: false });
     }
     drop(journal);
@@ -325,7 +325,8 @@ async fn after_a_failed_write_nothing_runs_any_more() {
     let writer = Writer::start(WriterTarget { file, durability, blobs: None }, signer).unwrap();
     let mode = Mode::Writes { writer, _replaced: None };
     let header = RunLine::header(RunIdentity::default(), RawJson::of(&"header"), 0, None);
-    let contents = JournalContents::of(ParsedLines { header, parts: BTreeMap::new(), steps: Vec::new() }).unwrap();
+    let lines = ParsedLines { header, parts: BTreeMap::new(), steps: Vec::new(), ended: None };
+    let contents = JournalContents::of(lines).unwrap();
     let journal = Arc::new(FileJournal::of(contents, mode, Matching::Exact, JournalSettings::default()));
     let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
     assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
@@ -484,4 +485,34 @@ async fn what_is_only_written_is_there_for_the_next_process_and_a_question_is_on
     let open = OpenJournal::open_with(&desk.path(), settings()).unwrap();
     let journal = Arc::new(open.resume(Matching::Exact, None).unwrap());
     assert_eq!(desk.take(&journal, "c0", once(), Ok(8)).await, Ok(7));
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_is_its_last_line_until_it_is_resumed() {
+    let desk = Desk::new();
+    let ended = || read(&desk.path(), Some(&key())).unwrap().ended().cloned();
+    for durability in [Durability::Written, Durability::Synced] {
+        let settings = JournalSettings { key: Some(key()), durability, ..JournalSettings::default() };
+        let run = NewRun::of(RunIdentity::default(), &"header");
+        let journal = Arc::new(FileJournal::begin(&desk.path(), run, settings).unwrap());
+        desk.take(&journal, "m0", step(StepKind::Model), Ok(7)).await.unwrap();
+        assert_eq!(ended(), None);
+        journal.end(EndState::Stopped, "10 of 10 requests").await.unwrap();
+        assert_eq!(ended(), Some(RunEnd::new(EndState::Stopped, "10 of 10 requests")), "it is there when that returns");
+        drop(journal);
+        let journal = desk.resume();
+        assert_eq!(ended(), None);
+        desk.take(&journal, "m0", step(StepKind::Model), Ok(8)).await.unwrap();
+        journal.end(EndState::Done, "").await.unwrap();
+        drop(journal);
+        assert_eq!(ended(), Some(RunEnd::new(EndState::Done, "")));
+        let text = desk.text();
+        let replay = FileJournal::replaying(read(&desk.path(), Some(&key())).unwrap());
+        replay.end(EndState::Stopped, "").await.unwrap();
+        assert_eq!(desk.text(), text);
+        let open = OpenJournal::open_foreign(&desk.path(), Some(&key())).unwrap();
+        drop(open.resume(Matching::Exact, None).unwrap());
+        assert_eq!(ended(), None, "what a stranger says of the end is not taken over");
+        std::fs::remove_file(desk.path()).unwrap();
+    }
 }

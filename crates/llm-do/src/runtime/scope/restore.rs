@@ -24,11 +24,24 @@ impl StepValue for Vec<Message> {
 
 /// What was taken over from a record.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RestoredTurns {
     /// How many turns were finished.
     pub finished: usize,
+    /// What was said last, and what was answered.
+    pub last: Option<RestoredExchange>,
     /// The message of a turn that was cut off, as far as it was recorded: [`CallScope::finish_turn_until`] goes on with it.
     pub unfinished: Option<Vec<Content>>,
+}
+
+/// The last turn of a conversation that was finished.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RestoredExchange {
+    /// What was said, as events show it.
+    pub input: RawJson,
+    /// What was answered.
+    pub output: Output,
 }
 
 impl CallScope<'_> {
@@ -57,8 +70,8 @@ impl CallScope<'_> {
         for (number, key) in turns(path, records) {
             self.turns = number + 1;
             if records.result(&key).is_some() {
-                self.take_over(&key, records).map_err(Stop::Journal)?;
-                restored = RestoredTurns { finished: restored.finished + 1, unfinished: None };
+                let last = Some(self.take_over(&key, records).map_err(Stop::Journal)?);
+                restored = RestoredTurns { finished: restored.finished + 1, last, unfinished: None };
             } else {
                 // One that was given up was followed by others; only the last one was cut off.
                 restored.unfinished = value_at(&format!("{key}/input"), records).ok();
@@ -78,11 +91,12 @@ impl CallScope<'_> {
         self.converse_until(Turn { is_recorded: true, ..Turn::of(Input::Parts(message), None) }, cancelled).await
     }
 
-    fn take_over(&mut self, key: &str, records: &dyn RecordedSteps) -> Result<(), String> {
+    fn take_over(&mut self, key: &str, records: &dyn RecordedSteps) -> Result<RestoredExchange, String> {
         let turn: TurnRecord = value_at(key, records)?;
         let (messages, output) = (turn.messages(key, records)?, turn.output(key, records)?);
+        let input = turn.input(key, records)?;
         if !self.has_begun {
-            let (name, input, parent) = (self.agent.name.clone(), turn.input(key, records)?, self.parent);
+            let (name, input, parent) = (self.agent.name.clone(), input.clone(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
             self.has_begun = true;
         }
@@ -94,7 +108,7 @@ impl CallScope<'_> {
         self.own.sent += own.map(|request| self.runtime.resumed.requests_at(&request)).sum::<u64>();
         self.frame.history.extend(messages);
         self.ended = Some(CallEnd::Output(output.told()));
-        Ok(())
+        Ok(RestoredExchange { input, output })
     }
 }
 
@@ -168,6 +182,12 @@ mod tests {
             outcome: Ok(vec![Content::text("x")]),
         };
         Message::tool_results(ids.iter().map(result).collect())
+    }
+
+    #[test]
+    fn a_history_is_replayed_as_it_was_given() {
+        use crate::journal::generated::{Generator, assert_replayed_is_live};
+        assert_replayed_is_live(|generator, _| generator.list(3, Generator::message), |messages| messages);
     }
 
     #[test]

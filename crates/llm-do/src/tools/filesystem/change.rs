@@ -23,10 +23,10 @@ pub(crate) enum ChangeRequest {
 
 /// A file before and after.
 pub(crate) struct Change<'a> {
-    root: &'a Root,
+    pub root: &'a Root,
     /// Beneath the root, as it was called.
     path: PathBuf,
-    spot: Spot,
+    pub spot: Spot,
     old: Option<Vec<u8>>,
     /// What is there afterwards, or why that cannot be.
     pub new: Result<String, String>,

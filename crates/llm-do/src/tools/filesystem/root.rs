@@ -102,8 +102,13 @@ impl Root {
         if !path.is_absolute() {
             return None;
         }
-        let on_disk = self.base.target.path.join(&self.relative);
-        path.strip_prefix(on_disk).or_else(|_| path.strip_prefix(&self.shown)).ok()
+        path.strip_prefix(self.on_disk()).or_else(|_| path.strip_prefix(&self.shown)).ok()
+    }
+
+    /// Where it is on the disk.
+    pub(crate) fn on_disk(&self) -> PathBuf {
+        // Without the `.` of a root that is its base.
+        self.base.target.path.join(&self.relative).components().collect()
     }
 
     fn opened(&self) -> Result<&OpenRoot, FileOpenError> {

@@ -50,8 +50,8 @@ fn passed(
     let gate = Gate::new(String::new(), approvals);
     let candidate = Candidate { tool, arguments: &arguments, toolset: &"", agent: "", path: &[], key: &String::new };
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
-    let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
-    match futures_util::FutureExt::now_or_never(passage) {
+    let passage = gate.pass(candidate, verdict.into(), |_| async { unreachable!("nobody edits") }, &steps, &events);
+    match futures_util::FutureExt::now_or_never(passage).map(|passage| passage.map(|passage| passage.outcome)) {
         Some(Ok(GateOutcome::Permitted(permission))) => Ok(Some(permission.call("c1", tool, &arguments))),
         Some(Ok(GateOutcome::Waits(_))) => Ok(None),
         other => panic!("{other:?}"),

@@ -68,7 +68,12 @@ pub(crate) fn read_hello(answer: &RawJson) -> Result<Hello, String> {
 }
 
 /// What a server offers.
-impl StepValue for Vec<McpTool> {}
+impl StepValue for Vec<McpTool> {
+    fn settled(self) -> Self {
+        // Its schemas may have come on many lines.
+        self.into_iter().map(|tool| McpTool { parameters: tool.parameters.in_one_line(), ..tool }).collect()
+    }
+}
 
 /// A tool as its server describes it, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -264,6 +269,19 @@ mod tests {
         let mut listing = Listing::default();
         assert_eq!(listing.add(&RawJson::of(&json!({"tools": tools}))), Ok(None));
         listing
+    }
+
+    #[test]
+    fn what_a_server_offers_is_replayed_as_it_was() {
+        use crate::journal::generated::{Generator, assert_replayed_is_live};
+        let tool = |generator: &mut Generator| McpTool {
+            name: generator.text(),
+            original: generator.text(),
+            description: generator.text(),
+            parameters: generator.json(),
+            hints: generator.list(2, Generator::text),
+        };
+        assert_replayed_is_live(|generator, _| generator.list(3, tool), |tools| tools);
     }
 
     #[test]

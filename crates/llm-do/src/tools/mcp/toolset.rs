@@ -9,7 +9,7 @@ use crate::BoxFuture;
 use crate::escape::visible_start;
 use crate::json_schema::{self, Direction};
 use crate::message::{Content, RawJson};
-use crate::tools::approval::{PermittedCall, Question, Verdict};
+use crate::tools::approval::{Judgement, PermittedCall, Question, Verdict};
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
 /// Why a schema cannot be used may repeat all of it.
@@ -77,11 +77,11 @@ impl Toolset for McpTools {
         tool: &'a str,
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         Box::pin(async move {
             let tool = self.tool(tool)?;
             check(tool, arguments).await?;
-            Ok(self.verdict(tool))
+            Ok(self.verdict(tool).into())
         })
     }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
-use super::{Refusals, Slot, ToolPlane, request_of, retell};
+use super::{Refusals, Slot, ToolPlane, retell};
 use crate::escape::visible_start;
 use crate::event::{Derivation, LogPart, StepOrigin, ToldLog};
-use crate::journal::call::{self, CallOutcome, CallRecord, REFUSED, is_of_reply};
+use crate::journal::call::{self, CallOutcome, CallRecord, REFUSED, is_of_reply, request_of};
 use crate::journal::{Prior, StepKind, StepRecord, Steps, Suspension};
 use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
 use crate::syntax::names;
-use crate::tools::approval::{Candidate, GateOutcome, PendingQuestion, Permission, RefusedBy, Verdict};
+use crate::tools::approval::{
+    Candidate, GateOutcome, GatePassage, JudgementRecord, PendingQuestion, Permission, RefusedBy, Ruling,
+};
 use crate::tools::{CallContext, Ending, ToolKind};
 
 /// What becomes of a call.
@@ -29,9 +31,14 @@ pub(super) enum DecisionOutcome {
 #[derive(Default)]
 pub(super) struct Deliberation {
     pub log: ToldLog,
+    /// How it was judged, if that is recorded.
+    pub judged: Option<Box<JudgementRecord>>,
     /// The place whose record will have it, if there will be one.
     pub origin: Option<Arc<StepOrigin>>,
 }
+
+/// What is decided about a call, and what will be written down of how.
+type JudgedDecision = (CallDecision, Option<Box<JudgementRecord>>);
 
 /// What the gate says of a call.
 enum CallDecision {
@@ -125,9 +132,9 @@ impl ToolPlane {
         }
         let telling = steps.telling_part(cx.events, LogPart::Decided);
         let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
-        let decision = self.decide_one(call, place, &inner).await?;
+        let (decision, judged) = self.decide_one(call, place, &inner).await?;
         let log = if steps.is_recorded() { telling.told(|_| None) } else { ToldLog::default() };
-        let decided = Deliberation { log, origin: telling.origin().cloned() };
+        let decided = Deliberation { log, judged, origin: telling.origin().cloned() };
         match decision {
             CallDecision::Run(permission) => Ok(DecisionOutcome::Run(permission, decided)),
             CallDecision::Refuse(reason) => Ok(DecisionOutcome::Not(reason, decided)),
@@ -141,7 +148,7 @@ impl ToolPlane {
         call: &ToolCall,
         place: CallPosition,
         cx: &CallContext<'_>,
-    ) -> Result<CallDecision, Ending> {
+    ) -> Result<JudgedDecision, Ending> {
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments,
             Arguments::Malformed(text) => {
@@ -149,37 +156,39 @@ impl ToolPlane {
                     Some(key) => format!("the arguments have the key `{}` twice", visible_start(&key, 80)),
                     None => format!("the arguments are not a JSON object: {}", visible_start(text, 200)),
                 };
-                return Ok(undispatched(call, &call.arguments, reason, cx));
+                return Ok((undispatched(call, &call.arguments, reason, cx), None));
             }
         };
         if arguments.get().len() > LONGEST_ARGUMENTS {
             let reason =
                 format!("the arguments are longer than {} MiB; do it in several calls", LONGEST_ARGUMENTS >> 20);
             let beginning = Arguments::Malformed(visible_start(arguments.get(), 200).into_owned());
-            return Ok(undispatched(call, &beginning, reason, cx));
+            return Ok((undispatched(call, &beginning, reason, cx), None));
         }
-        let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
-            return Ok(undispatched(call, &call.arguments, self.unknown(&call.tool), cx));
+        let Some(judged) = self.judge(&call.tool, arguments, cx).await else {
+            return Ok((undispatched(call, &call.arguments, self.unknown(&call.tool), cx), None));
         };
-        let verdict = match judged {
-            Ok(verdict) => verdict,
+        let ruling = match judged {
+            Ok(ruling) => ruling,
             Err(violation) => {
                 let reason = format!("invalid arguments: {violation}");
-                return Ok(undispatched(call, &call.arguments, reason, cx));
+                return Ok((undispatched(call, &call.arguments, reason, cx), None));
             }
         };
-        match self.pass(call, arguments, verdict, place, cx).await? {
-            GateOutcome::Permitted(permission) => Ok(CallDecision::Run(permission)),
-            GateOutcome::Waits(pending) => self.unanswered(call, pending, cx),
-            GateOutcome::EndRun => Err(Ending::EndedByPerson),
+        let GatePassage { outcome, record } = self.pass(call, arguments, ruling, place, cx).await?;
+        let decided = match outcome {
+            GateOutcome::Permitted(permission) => CallDecision::Run(permission),
+            GateOutcome::Waits(pending) => self.unanswered(call, pending, cx)?,
+            GateOutcome::EndRun => return Err(Ending::EndedByPerson),
             GateOutcome::Refused { reason, by } => {
                 let decided = refused(call, reason.clone(), cx);
                 match (by, self.refusals) {
-                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(decided),
-                    (RefusedBy::Policy, Refusals::EndRun) => Err(ended_by(call, reason, cx)),
+                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => decided,
+                    (RefusedBy::Policy, Refusals::EndRun) => return Err(ended_by(call, reason, cx)),
                 }
             }
-        }
+        };
+        Ok((decided, record))
     }
 
     /// Without an approver: it waits if it can, whatever refusals do; else it is refused.
@@ -208,10 +217,10 @@ impl ToolPlane {
         &self,
         call: &ToolCall,
         arguments: &RawJson,
-        verdict: Verdict,
+        ruling: Ruling,
         place: CallPosition,
         cx: &CallContext<'_>,
-    ) -> Result<GateOutcome, Ending> {
+    ) -> Result<GatePassage, Ending> {
         let key = || format!("{}/{place}", cx.steps.path());
         let candidate = Candidate {
             tool: &call.tool,
@@ -222,26 +231,24 @@ impl ToolPlane {
             key: &key,
         };
         let judge = |edited: RawJson| async move {
-            match self.judge(&call.tool, &edited, cx).await {
-                Some((_, verdict)) => verdict,
-                None => Err(self.unknown(&call.tool)),
-            }
+            let judged = self.judge(&call.tool, &edited, cx).await;
+            judged.unwrap_or_else(|| Err(self.unknown(&call.tool)))
         };
         let steps = cx.steps.at(format_args!("{place}"));
-        Ok(self.gate.pass(candidate, verdict, judge, &steps, cx.events).await?)
+        Ok(self.gate.pass(candidate, ruling, judge, &steps, cx.events).await?)
     }
 
     /// The toolset's verdict under the agent's rules; `None` if there is no such tool.
-    async fn judge<'a>(
-        &'a self,
-        tool: &str,
-        arguments: &RawJson,
-        cx: &CallContext<'_>,
-    ) -> Option<(&'a Slot, Result<Verdict, String>)> {
-        let slot = self.slot(tool)?;
-        let opened = &self.open[slot.toolset];
-        let verdict = opened.toolset.judge(tool, arguments, cx).await;
-        Some((slot, verdict.map(|verdict| verdict.under(opened.rules.get(tool).copied()))))
+    async fn judge(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Option<Result<Ruling, String>> {
+        let opened = &self.open[self.slot(tool)?.toolset];
+        let judged = opened.toolset.judge(tool, arguments, cx).await;
+        Some(judged.map(|judgement| {
+            let judgement = judgement.ruled(opened.rules.get(tool).copied());
+            if cx.is_recorded() {
+                return Ruling::recorded(judgement, cx.events.redactor());
+            }
+            Ruling::of(judgement)
+        }))
     }
 
     pub(super) fn unknown(&self, tool: &str) -> String {

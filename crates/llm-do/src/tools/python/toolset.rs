@@ -13,7 +13,7 @@ use super::{DefinedToolset, PythonTool, PythonVerdict};
 use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
-use crate::tools::approval::{PermittedCall, Question, Verdict, canonical};
+use crate::tools::approval::{Judgement, PermittedCall, Question, Verdict, canonical};
 use crate::tools::callback::Sight;
 use crate::tools::function::ToolsetContext;
 use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Toolset};
@@ -324,14 +324,14 @@ impl Toolset for PythonTools {
         tool: &'a str,
         arguments: &'a RawJson,
         cx: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         Box::pin(async move {
             let is_allowed = self.tool(tool).is_some_and(|tool| tool.verdict == PythonVerdict::Allow);
             // No question is asked, so the call itself may find out whether the arguments fit.
             if is_allowed && !self.is_needing(tool, arguments) {
-                return Ok(Verdict::Allow);
+                return Ok(Verdict::Allow.into());
             }
-            self.opinion(tool, arguments, cx).await
+            Ok(self.opinion(tool, arguments, cx).await?.into())
         })
     }
 

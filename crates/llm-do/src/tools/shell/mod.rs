@@ -26,7 +26,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
+use super::approval::{Coverage, Judgement, PermittedCall, Question, Rule, Subject, Verdict, digest, together};
 use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, FenceKind};
@@ -54,8 +54,10 @@ pub struct ShellPart {
     /// As the agent's file calls it.
     pub name: String,
     pub config: ShellConfig,
-    /// What a variant and the agent's file say of the tool, the nearest first.
-    pub rules: Vec<Rule>,
+    /// What definitions around the shell say of the tool, the nearest first.
+    pub variants: Vec<Rule>,
+    /// What the agent's file says of the tool.
+    pub worker: Option<Rule>,
 }
 
 /// Where a shell works and what it must know of its surroundings.
@@ -152,7 +154,17 @@ struct CommandJudgement<'s> {
     words: Vec<Word>,
     matched: CommandMatch<'s>,
     fit: Fit,
+    /// Of the commands' own rules.
     verdict: Verdict,
+}
+
+impl CommandJudgement<'_> {
+    fn judgement(self, is_recorded: bool) -> Judgement {
+        let Self { words, matched, verdict, .. } = self;
+        let about = is_recorded.then(|| Subject::Words(words.into_iter().map(|word| word.text).collect()));
+        let judgement = Judgement::from(verdict).about(about).ruled(matched.part.worker);
+        matched.part.variants.iter().fold(judgement, |judgement, rule| judgement.under(Some(*rule)))
+    }
 }
 
 impl Shell {
@@ -192,7 +204,6 @@ impl Shell {
             }
             By::Rule(rule) | By::Default(rule) => (Fit::default(), self.rule_verdict(rule, &words, &matched)),
         };
-        let verdict = matched.part.rules.iter().fold(verdict, |verdict, rule| verdict.under(Some(*rule)));
         Ok(CommandJudgement { words, matched, fit, verdict })
     }
 
@@ -414,8 +425,9 @@ impl Shell {
 
     async fn run(&self, call: &PermittedCall, events: &Events) -> Result<String, ToolError> {
         let arguments: ShellArguments = parse(call.arguments()).map_err(ToolError::Failed)?;
-        let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
-        match &judged.verdict {
+        let mut judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
+        let own = std::mem::replace(&mut judged.verdict, Verdict::Allow);
+        match &own.under(judged.matched.part.rule()) {
             Verdict::Block(reason) => return Err(ToolError::failed(reason)),
             // What is there may have changed since it was judged: a link leads elsewhere, a file has become a secret, a
             // repository dangerous.
@@ -481,6 +493,12 @@ impl Shell {
 }
 
 impl ShellPart {
+    /// What all rules around its own say together.
+    fn rule(&self) -> Option<Rule> {
+        let variants = self.variants.iter().fold(None, |inner, rule| together(inner, Some(*rule)));
+        together(variants, self.worker)
+    }
+
     fn matched(&self, words: &[Word]) -> Option<CommandMatch<'_>> {
         let by_grammar = |patterns: &[&str]| {
             let pattern = patterns.iter().find(|pattern| begins_with(words, pattern))?;
@@ -608,13 +626,13 @@ impl Toolset for Shell {
         &'a self,
         _: &'a str,
         arguments: &'a RawJson,
-        _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Judgement, String>> {
         // A command that is none here is a mistake of the model, which reads the reason and may do better; a command
         // that a rule blocks is a refusal.
         Box::pin(async move {
             let arguments: ShellArguments = parse(arguments)?;
-            self.judge_command(&arguments.command).map(|judged| judged.verdict)
+            self.judge_command(&arguments.command).map(|judged| judged.judgement(cx.is_recorded()))
         })
     }
 

@@ -6,12 +6,33 @@ use llm_do::journal::fork::{ForkError, forked};
 use llm_do::journal::record::{JournalContents, JournalEntry, RunIdentity, RunKind, StepProgress};
 
 /// All that is recorded of a step but where in the file it stands.
-fn recorded(record: &JournalEntry) -> (StepKind, &str, Option<&str>, u64, Option<&str>, Option<u64>) {
+#[derive(Debug, PartialEq)]
+struct Recorded<'a> {
+    kind: StepKind,
+    request: &'a str,
+    result: Option<&'a str>,
+    at: u64,
+    by: Option<&'a str>,
+    parts: Option<&'a str>,
+    sent: Option<u64>,
+    judged: Option<&'a str>,
+}
+
+fn recorded(record: &JournalEntry) -> Recorded<'_> {
     let result = match &record.known {
         StepProgress::Done(result) => Some(result.get()),
         StepProgress::Started(_) | StepProgress::Asked(_) => None,
     };
-    (record.kind, &record.request, result, record.at, record.parts.as_deref(), record.sent)
+    Recorded {
+        kind: record.kind,
+        request: &record.request,
+        result,
+        at: record.at,
+        by: record.by.as_deref(),
+        parts: record.parts.as_deref(),
+        sent: record.sent,
+        judged: record.judged.as_ref().map(RawJson::get),
+    }
 }
 
 fn settings() -> JournalSettings {
@@ -38,6 +59,7 @@ async fn a_fork_at_any_key_of_a_nested_parallel_run_has_the_records_before_it_an
     let old = file::read(&desk.journal(), Some(&key())).unwrap();
     let keys: Vec<String> = old.records().map(|(key, _)| key.to_owned()).collect();
     assert!(keys.len() > 20, "{keys:?}");
+    assert!(old.records().filter(|(_, record)| record.judged.is_some()).count() >= 10);
     for at in &keys {
         let fork = forked(&old, at, identity("new")).unwrap();
         let origin = fork.identity.forked.clone().unwrap();

@@ -1,0 +1,63 @@
+//! `llm-do runs fork`: a new run that begins with what another one has recorded.
+
+use std::path::PathBuf;
+
+use llm_do::WorkingDirectory;
+use llm_do_launch::kept_runs::{self, ForkChanges, ForkPlace, ForkedRun};
+use llm_do_launch::settings::Settings;
+
+use super::{NamedRun, damaged};
+use crate::args::{ConductArgs, ForkRunArgs, ResumeArgs, RunArgs};
+use crate::commands::resume;
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::{console, plan};
+
+pub fn run(args: ForkRunArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
+    let ForkRunArgs { named, prompt, at, turn, conduct } = args;
+    let named = NamedRun::find(&named.run, settings)?;
+    let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
+    let place = match (at, turn) {
+        (Some(key), _) => ForkPlace::Key(key),
+        (None, Some(turn)) => ForkPlace::Turn(turn),
+        (None, None) => ForkPlace::End,
+    };
+    let models = plan::overrides(&conduct, &WorkingDirectory::of_process(), environment, settings)?.models;
+    let forked = kept_runs::fork(&named.store, &contents, ForkChanges { place, prompt, models }, settings)?;
+    console::complain(&format!(
+        "note: {} is a fork of {} at {}; files and the outside world are not rewound\n",
+        forked.id,
+        named.id(),
+        llm_do::escape::visible(&forked.at)
+    ));
+    go_on(forked, conduct)
+}
+
+/// Goes on with the fork as with any other run that is kept. The project is taken as it is now.
+fn go_on(forked: ForkedRun, conduct: ConductArgs) -> Result<(), Failure> {
+    let ForkedRun { id, said, is_conversation, .. } = forked;
+    if let Some(prompt) = said.filter(|_| is_conversation) {
+        let continued = Some(id.to_string());
+        let (prompt, chat, no_stdin, force) = (Some(prompt), true, true, true);
+        return resume::continue_chat(RunArgs {
+            prompt,
+            chat,
+            continued,
+            no_stdin,
+            force,
+            conduct,
+            ..RunArgs::default()
+        });
+    }
+    resume::run(&ResumeArgs {
+        run: Some(PathBuf::from(id.as_str())),
+        last: false,
+        approve: Vec::new(),
+        refuse: Vec::new(),
+        reason: Vec::new(),
+        show: false,
+        force: true,
+        foreign: false,
+        conduct,
+    })
+}

@@ -1,0 +1,221 @@
+//! A run that goes on: found by its id or its file, held open, and made the record of a launch again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use llm_do::program::MANIFEST_NAME;
+use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
+use llm_do::remedy::Remedy;
+use llm_do::store::layout::RunId;
+use llm_do::store::run::{FindError, RunStore};
+use llm_do::store::summary::inherited;
+
+use crate::error::LaunchError;
+use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
+use crate::launch::Resumption;
+use crate::record::{Author, RunHeader, RunRecord, unusable};
+use crate::settings::Settings;
+
+/// Where the record of a run is.
+#[derive(Clone, Debug)]
+pub enum RunPlace {
+    /// In the store, under this id.
+    Store(RunStore, RunId),
+    /// In a file that the user named.
+    File(PathBuf),
+}
+
+impl RunPlace {
+    /// What a word means: a run, if there is one with such an id, else a file.
+    pub fn of(word: &Path, settings: &Settings) -> Result<Self, LaunchError> {
+        let store = settings.state.runs()?.ok();
+        let Some((store, typed)) = store.zip(word.to_str()) else { return Ok(Self::File(word.to_owned())) };
+        match store.find(typed) {
+            Ok(id) => Ok(Self::Store(store, id)),
+            Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => Ok(Self::File(word.to_owned())),
+            Err(FindError::Unknown(typed)) => {
+                Err(LaunchError::usage(format!("there is no run `{typed}`, and no such file")).hint(Remedy::ListRuns))
+            }
+            Err(error) => Err(not_found(&error)),
+        }
+    }
+
+    /// The run with this id, or the one beginning with this word. No file is meant.
+    pub fn in_store(typed: &str, settings: &Settings) -> Result<Self, LaunchError> {
+        let store = settings.state.runs()?.map_err(no_store)?;
+        let id = store.find(typed).map_err(|error| not_found(&error))?;
+        Ok(Self::Store(store, id))
+    }
+
+    /// The newest run of the store that is wanted, among those of a project if one is given.
+    pub fn last(
+        project: Option<&Path>,
+        is_wanted: impl Fn(RunKind) -> bool,
+        settings: &Settings,
+    ) -> Result<Self, LaunchError> {
+        let store = settings.state.runs()?.map_err(no_store)?;
+        let unread = |error| LaunchError::failed(format!("the runs cannot be listed: {error}"));
+        let text = store.index().read().map_err(unread)?;
+        let newest = match project.and_then(Path::to_str) {
+            Some(project) => text.newest_of(project).filter(|line| is_wanted(line.kind)).map(|line| line.id).max(),
+            None => text.newest().filter(|line| is_wanted(line.kind)).map(|line| line.id).max(),
+        };
+        let id = newest.ok_or_else(|| {
+            let whose = if project.is_some() { " of this project" } else { "" };
+            LaunchError::usage(format!("there is no such run{whose}")).hint(Remedy::ListRuns)
+        })?;
+        Ok(Self::Store(store, id))
+    }
+
+    /// The journal.
+    pub fn file(&self) -> PathBuf {
+        match self {
+            Self::Store(store, id) => store.layout().journal(id),
+            Self::File(file) => file.clone(),
+        }
+    }
+
+    /// How a person names it.
+    pub fn resumption(&self) -> Resumption {
+        match self {
+            Self::Store(_, id) => Resumption::Run(id.to_string()),
+            Self::File(file) => Resumption::File(file.clone()),
+        }
+    }
+
+    /// What its record says, without going on with it.
+    pub fn read(&self, author: Author, settings: &Settings) -> Result<JournalContents, LaunchError> {
+        match (self, author) {
+            (Self::Store(store, id), Author::User) => {
+                let blobs = llm_do::records::Blobs::at(store.layout().blobs(id));
+                llm_do::records::read_with(&self.file(), store.key(), Some(&blobs)).map_err(unusable)
+            }
+            (Self::Store(..) | Self::File(_), _) => crate::record::read(&self.file(), author, &settings.state),
+        }
+    }
+}
+
+fn no_store(reason: String) -> LaunchError {
+    LaunchError::usage(format!("no runs are kept: {reason}"))
+}
+
+fn not_found(error: &FindError) -> LaunchError {
+    let failure = LaunchError::usage(error.to_string());
+    match error {
+        FindError::Ambiguous { candidates, .. } => {
+            let shown: Vec<&str> = candidates.iter().take(12).map(RunId::as_str).collect();
+            let more = candidates.len().saturating_sub(shown.len());
+            let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+            failure.hint(format!("type more of it: {}{more}", shown.join(", ")))
+        }
+        FindError::Unknown(_) | FindError::TooShort(_) => failure.hint(Remedy::ListRuns),
+        FindError::Io(_) => failure,
+    }
+}
+
+/// A run whose record is locked by this process.
+pub struct OpenRun {
+    journal: OpenJournal,
+    pub header: RunHeader,
+    place: RunPlace,
+    author: Author,
+}
+
+impl OpenRun {
+    /// Takes the lock and reads the record. A stranger's header is not believed before a person has agreed to it.
+    pub fn open(place: RunPlace, author: Author, settings: &Settings) -> Result<Self, LaunchError> {
+        let file = place.file();
+        let written = match &place {
+            RunPlace::Store(store, id) => {
+                journal_settings(settings, store, id, settings.config.runs.durability(), KeepNeed::Wanted)
+            }
+            RunPlace::File(_) => {
+                let (by, key) = (Some(settings.variables.user()), settings.state.key()?.cloned());
+                JournalSettings { by, key, ..JournalSettings::default() }
+            }
+        };
+        let journal = match author {
+            Author::User => OpenJournal::open_with(&file, written),
+            Author::Stranger => OpenJournal::open_foreign_with(&file, written),
+        };
+        let journal = journal.map_err(unusable)?;
+        let mut header = RunHeader::of(journal.contents(), &file)?;
+        if let RunPlace::Store(_, id) = &place {
+            // Its directory is its name, whatever a stranger wrote.
+            header.run = id.to_string();
+        }
+        Ok(Self { journal, header, place, author })
+    }
+
+    pub fn contents(&self) -> &JournalContents {
+        self.journal.contents()
+    }
+
+    /// Whether a stranger wrote it, and it is written anew when it goes on.
+    pub fn is_foreign(&self) -> bool {
+        self.author == Author::Stranger
+    }
+
+    pub fn place(&self) -> &RunPlace {
+        &self.place
+    }
+
+    /// Whether it is a conversation: its finished turns are taken over, and one that was cut off can be finished.
+    pub fn is_conversation(&self) -> bool {
+        is_conversation(self.contents().identity.kind)
+    }
+
+    /// Goes on with it: from here on its steps are written behind those that are there.
+    pub fn resume(
+        self,
+        matching: Matching,
+        durability: Option<Durability>,
+        subject: RunSubject,
+        settings: &Settings,
+    ) -> Result<RunRecord, LaunchError> {
+        let (restores, resumed) = (self.is_conversation(), PriorSpending::from(self.contents()));
+        let inherited = inherited(self.contents());
+        let Self { journal, header, place, .. } = self;
+        let (kind, label) = (journal.contents().identity.kind, journal.contents().identity.label.clone());
+        let journal = journal.with_header(&header);
+        let journal = match durability {
+            Some(durability) => journal.with_durability(durability),
+            None => journal,
+        };
+        let engine = Arc::new(journal.resume(matching, None).map_err(unusable)?);
+        let (file, run) = (Some(place.file()), header.run);
+        let keeper = match place {
+            RunPlace::Store(store, id) => {
+                let keeper = RunKeeper::of_journal(settings, store, id, subject, Arc::clone(&engine), kind, label);
+                Some(Arc::new(keeper.continued(&inherited)))
+            }
+            RunPlace::File(_) => {
+                let keeper = RunKeeper::of_costs(settings, &run, subject);
+                keeper.map(|keeper| keeper.continued(&inherited)).map(Arc::new)
+            }
+        };
+        Ok(RunRecord { engine, resumed, run, file, keeper, restores })
+    }
+}
+
+/// The canonical root of the project in a directory, or at a path that can be run; `None` if there is none.
+pub fn project_at(path: &Path) -> Option<PathBuf> {
+    let path = path.canonicalize().ok()?;
+    if path.is_file() {
+        return path.parent().map(Path::to_owned);
+    }
+    let is_worker = |name: &str| [".worker", ".agent"].iter().any(|ending| name.ends_with(ending));
+    let is_project = path.join(MANIFEST_NAME).is_file() || {
+        let mut entries = std::fs::read_dir(&path).ok()?.flatten();
+        entries.any(|entry| entry.file_name().to_str().is_some_and(is_worker))
+    };
+    is_project.then_some(path)
+}
+
+/// Whether runs of this kind have many turns.
+pub fn is_conversation(kind: RunKind) -> bool {
+    match kind {
+        RunKind::Run => false,
+        RunKind::Chat | RunKind::Scope | RunKind::Other => true,
+    }
+}
