@@ -41,6 +41,8 @@ pub enum Command {
     Runs(RunsArgs),
     /// Sum up what runs cost
     Costs(CostsArgs),
+    /// List the open questions of all runs, and answer them from here
+    Inbox(InboxArgs),
     /// Serve other programs: JSON-RPC on stdin and stdout
     Serve(ServeArgs),
     /// Link a project without running anything of it, and show what it can do
@@ -489,6 +491,75 @@ impl ResumeArgs {
     }
 }
 
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  llm-do inbox                                   the open questions of all runs
+  llm-do inbox show 48877392a3eb                 all of one of them
+  llm-do inbox approve 48877392a3eb --go         allow the call, and go on with its run
+  llm-do inbox approve 06gy3k9x/48877392a3eb     where several runs have such a question
+  llm-do inbox refuse 48877392a3eb --reason \"use the other account\"
+
+An answer counts once, whoever gives it first: here, at the terminal that asks, or from another program.
+A run that still runs takes it at once; one that was suspended takes it when it goes on.")]
+pub struct InboxArgs {
+    /// Go on listing new questions until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
+    /// As JSON: an array, with --watch one line each
+    #[arg(long)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Option<InboxCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum InboxCommand {
+    /// Show all of a question
+    Show(InboxShowArgs),
+    /// Allow the calls that are asked about
+    Approve(InboxApproveArgs),
+    /// Refuse the call that is asked about
+    Refuse(InboxRefuseArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxShowArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxApproveArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION", required = true)]
+    pub questions: Vec<String>,
+    /// Change the arguments in $EDITOR first
+    #[arg(long)]
+    pub edit: bool,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxRefuseArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// What the model reads about the refusal
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
 /// With which fence around commands a rule that allows is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -737,8 +808,21 @@ Examples:
 pub const NOW: &str = "now";
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] =
-    &["run", "chat", "resume", "runs", "costs", "serve", "check", "validate", "new", "models", "schema", "completions"];
+pub const COMMANDS: &[&str] = &[
+    "run",
+    "chat",
+    "resume",
+    "runs",
+    "costs",
+    "inbox",
+    "serve",
+    "check",
+    "validate",
+    "new",
+    "models",
+    "schema",
+    "completions",
+];
 
 /// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
 fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {

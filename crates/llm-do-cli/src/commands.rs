@@ -4,6 +4,7 @@ mod check;
 pub mod check_report;
 mod costs;
 mod foreign;
+mod inbox;
 mod models;
 mod new;
 mod once;
@@ -34,6 +35,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Resume(args) => resume::run(&args),
         Command::Runs(args) => runs::run(args),
         Command::Costs(args) => costs::run(&args),
+        Command::Inbox(args) => inbox::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),

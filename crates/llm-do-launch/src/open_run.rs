@@ -6,6 +6,7 @@ use std::sync::Arc;
 use llm_do::program::MANIFEST_NAME;
 use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
 use llm_do::remedy::Remedy;
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::{FindError, RunStore};
 use llm_do::store::summary::inherited;
@@ -72,6 +73,14 @@ impl RunPlace {
         match self {
             Self::Store(store, id) => store.layout().journal(id),
             Self::File(file) => file.clone(),
+        }
+    }
+
+    /// Where the answers to its questions are kept, if it is in the store.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        match self {
+            Self::Store(store, id) => Some(RunAnswers::of(store.clone(), *id)),
+            Self::File(_) => None,
         }
     }
 

@@ -209,7 +209,7 @@ pub mod program {
 
 /// Providers of models: the table of those that are known, and how one is connected.
 pub mod providers {
-    pub use crate::http::{HttpClient, HttpSettings, ProxySettings};
+    pub use crate::http::{HttpClient, HttpSettings, ProxySettings, check_confidential};
     pub use crate::model::exchange::{Exchange, KeySource, LaterKey, Retries};
     pub use crate::model::meter::{Meter, RequestProgress, SendingRefusal, UnlimitedMeter};
     pub use crate::model::name::{CustomProvider, ModelFallback, ModelNameError};

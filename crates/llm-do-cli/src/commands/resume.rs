@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
 use llm_do::escape::visible;
+use llm_do::questions::AnswerDesk as _;
 use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
+use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{Ending, InDoubt};
 use llm_do::trust::Fingerprint;
 use llm_do::{Answer, ApprovalRequest, Project, RunError, WorkingDirectory, names, records};
@@ -173,6 +175,9 @@ fn go_on(
     };
     console::complain(&doubts(open.contents()));
     let (is_foreign, file) = (open.is_foreign(), open.place().file());
+    if let Some(answers) = open.place().answers() {
+        decisions.keep(&answers, &environment.user())?;
+    }
     let record = open.resume(matching, durability, RunSubject::of(linked.linked.program()), settings)?;
     if is_foreign {
         let signed = if settings.state.key()?.is_some() { ", and is signed as yours now" } else { "" };
@@ -230,6 +235,19 @@ impl Decisions {
             }
         }
         Ok(Self { given, used: Mutex::default() })
+    }
+
+    /// What is decided here counts like an answer from anywhere: if it is the first.
+    fn keep(&self, answers: &RunAnswers, by: &str) -> Result<(), Failure> {
+        for (id, answer) in &self.given {
+            let mut say = |note: String| console::complain(&format!("note: {}\n", visible(&note)));
+            answers.keep(id, answer, by, &mut say).map_err(|first| {
+                let (id, by) = (short_id(id), visible(&first.by).into_owned());
+                Failure::usage(format!("the question `{id}` was answered already, by {by}"))
+                    .hint("the first answer counts; leave this one out to go on")
+            })?;
+        }
+        Ok(())
     }
 
     fn used(&self) -> MutexGuard<'_, BTreeSet<String>> {

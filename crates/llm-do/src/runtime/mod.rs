@@ -722,21 +722,34 @@ impl Runtime {
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
-        self.check_prices()?;
-        let call = self.events.new_call();
-        let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
-            Entry::Function(function) => (Box::pin(self.run_entry(function, input.into(), call)).await?, Vec::new()),
-            Entry::Open => return Err(RunError::NotStarted),
-        };
-        let trace = self.session.trace_of(call).into_iter().collect();
-        let refused = self.refused();
-        Ok(Outcome { refused, output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
+        self.run_once(input.into()).await
+    }
+
+    /// Boxed, so that its code is made here and not by every crate that runs something.
+    #[inline(never)]
+    fn run_once(&self, input: Input) -> BoxFuture<'_, Result<Outcome, RunError>> {
+        Box::pin(async move {
+            self.check_prices()?;
+            let call = self.events.new_call();
+            let (output, messages) = match &self.program.entry {
+                Entry::Agent(agent) => self.run_agent(agent, input, call).await?,
+                Entry::Function(function) => (Box::pin(self.run_entry(function, input, call)).await?, Vec::new()),
+                Entry::Open => return Err(RunError::NotStarted),
+            };
+            let trace = self.session.trace_of(call).into_iter().collect();
+            let refused = self.refused();
+            Ok(Outcome { refused, output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
+        })
     }
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
-    async fn enter_function(&self, function: &EntryFunction, input: Input) -> Result<Output, RunError> {
-        self.run_entry(function, input, self.events.new_call()).await
+    #[inline(never)]
+    fn enter_function<'a>(
+        &'a self,
+        function: &'a EntryFunction,
+        input: Input,
+    ) -> BoxFuture<'a, Result<Output, RunError>> {
+        Box::pin(self.run_entry(function, input, self.events.new_call()))
     }
 
     async fn run_entry(&self, function: &EntryFunction, input: Input, call: u64) -> Result<Output, RunError> {
@@ -758,7 +771,7 @@ impl Runtime {
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
         let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
         let output = scope.turn(input).await;
-        let messages = Box::pin(scope.finish()).await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
@@ -874,7 +887,17 @@ impl Runtime {
         self.open_for(agent, self.events.new_call(), Caller::Outside(caller)).await
     }
 
-    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    #[inline(never)]
+    fn open_for<'r: 'a, 'a>(
+        &'r self,
+        agent: &'a str,
+        call: u64,
+        caller: Caller<'a>,
+    ) -> BoxFuture<'a, Result<CallScope<'r>, RunError>> {
+        Box::pin(self.opened_for(agent, call, caller))
+    }
+
+    async fn opened_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
         let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();

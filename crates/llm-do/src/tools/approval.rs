@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::ToolsetIdentity;
 use crate::BoxFuture;
 use crate::event::{ApprovalResult, EventKind, Events};
-use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop};
+use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop, Suspension};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -143,6 +143,9 @@ pub enum Verdict {
     AlwaysAsk(Question),
     /// It does not run, for this reason, whatever a rule says.
     Block(String),
+    /// It could not be judged and cannot run, for this reason: who asked for it is told of a failure, not of a refusal, and
+    /// no approver is asked.
+    Fail(String),
 }
 
 /// What a person is told besides the call itself.
@@ -189,9 +192,10 @@ impl Verdict {
     pub fn under(self, rule: Option<Rule>) -> Self {
         match (self, rule) {
             (verdict, None)
-            | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)), Some(Rule::Allow | Rule::Ask)) => {
-                verdict
-            }
+            | (
+                verdict @ (Self::Block(_) | Self::Fail(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)),
+                Some(Rule::Allow | Rule::Ask),
+            ) => verdict,
             (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
             (_, Some(Rule::Block)) => Self::Block("blocked by a rule of the agent".to_owned()),
             (Self::Allow | Self::Ask(_), Some(Rule::Allow)) => Self::Allow,
@@ -203,7 +207,7 @@ impl Verdict {
     fn question(&self) -> Option<&Question> {
         match self {
             Self::Ask(question) | Self::AskAnyway(question) | Self::AlwaysAsk(question) => Some(question),
-            Self::Allow | Self::Block(_) => None,
+            Self::Allow | Self::Block(_) | Self::Fail(_) => None,
         }
     }
 
@@ -215,7 +219,7 @@ impl Verdict {
         match self {
             Self::Ask(_) => Memory::CallOrTool,
             Self::AskAnyway(_) => Memory::CallOnly,
-            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) => Memory::Nothing,
+            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) | Self::Fail(_) => Memory::Nothing,
         }
     }
 
@@ -234,7 +238,7 @@ impl Verdict {
     fn is_exceptional(&self) -> bool {
         match self {
             Self::AskAnyway(_) | Self::AlwaysAsk(_) => true,
-            Self::Allow | Self::Ask(_) | Self::Block(_) => false,
+            Self::Allow | Self::Ask(_) | Self::Block(_) | Self::Fail(_) => false,
         }
     }
 }
@@ -523,11 +527,24 @@ pub struct Permission {
     edited: Option<RawJson>,
     bound_to: Option<String>,
     exceptional: bool,
+    /// Why the call fails without reaching its tool, if it does.
+    failure: Option<String>,
 }
 
 impl Permission {
     fn of(verdict: &Verdict, bound_to: Option<String>, edited: Option<RawJson>) -> Self {
-        Self { edited, bound_to, exceptional: verdict.is_exceptional() }
+        let failure = match verdict {
+            Verdict::Fail(reason) => Some(reason.clone()),
+            Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) | Verdict::Block(_) => {
+                None
+            }
+        };
+        Self { edited, bound_to, exceptional: verdict.is_exceptional(), failure }
+    }
+
+    /// Takes out why the call fails without reaching its tool, if it does.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
     }
 
     /// The digest of what the approval was shown against.
@@ -537,7 +554,7 @@ impl Permission {
 
     /// For a call beneath which nothing runs, since all its steps come from a record.
     pub(super) fn replayed(edited: Option<RawJson>) -> Self {
-        Self { edited, bound_to: None, exceptional: false }
+        Self { edited, bound_to: None, exceptional: false, failure: None }
     }
 
     /// The arguments that the approver put in the place of the model's; `None` if those stay.
@@ -546,7 +563,7 @@ impl Permission {
     }
 
     pub(super) fn call(self, id: &str, tool: &str, arguments: &RawJson) -> PermittedCall {
-        let Self { edited, bound_to, exceptional } = self;
+        let Self { edited, bound_to, exceptional, failure: _ } = self;
         let arguments = edited.unwrap_or_else(|| arguments.clone());
         PermittedCall { id: id.to_owned(), tool: tool.to_owned(), arguments, bound_to, exceptional }
     }
@@ -669,7 +686,13 @@ impl GateOutcome {
                 let reason = "what the user changed the arguments to is about something else by now";
                 Self::refused(reason.to_owned(), RefusedBy::Person)
             }
-            Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
+            Ok(
+                verdict @ (Verdict::Allow
+                | Verdict::Ask(_)
+                | Verdict::AskAnyway(_)
+                | Verdict::AlwaysAsk(_)
+                | Verdict::Fail(_)),
+            ) => {
                 let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
                 Self::permitted(&verdict, bound_to, Some(arguments))
             }
@@ -770,7 +793,7 @@ impl Gate {
     ) -> Result<GatePassage, Stop> {
         let Ruling { verdict, record } = ruling;
         let question = match &verdict {
-            Verdict::Allow => {
+            Verdict::Allow | Verdict::Fail(_) => {
                 return Ok(GatePassage { outcome: GateOutcome::permitted(&verdict, None, None), record });
             }
             Verdict::Block(reason) => {
@@ -855,6 +878,10 @@ impl Gate {
                     Self::told(known, &request, &telling)?
                 }
                 None => {
+                    // It stays open, and can be answered elsewhere.
+                    if self.approvals.approver.is_none() && steps.suspension() == Suspension::Possible {
+                        tell_asked(&request, &telling);
+                    }
                     let (answer, answered_by) = self.ask(candidate, verdict, &request, &telling).await?;
                     by = answered_by;
                     answer
@@ -1014,7 +1041,7 @@ impl Candidate<'_> {
         let exception = match verdict {
             Verdict::Ask(_) => None,
             Verdict::AskAnyway(question) => Some(question.bound_to.clone().unwrap_or_default()),
-            Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
+            Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) | Verdict::Fail(_) => return None,
         };
         let (toolset, tool) = (self.toolset.digest(), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());

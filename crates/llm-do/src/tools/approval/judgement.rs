@@ -99,7 +99,7 @@ impl Ruling {
         let why = own.question().map(|question| redactor.redacted(question.reason.clone()));
         let (kind, verdict) = (own.kind(), own.under(together(variant, worker)));
         let by = match verdict {
-            Verdict::Allow | Verdict::Block(_) => Some(DecidedBy::rule(kind, variant, worker)),
+            Verdict::Allow | Verdict::Block(_) | Verdict::Fail(_) => Some(DecidedBy::rule(kind, variant, worker)),
             Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) => None,
         };
         let record = JudgementRecord { verdict: kind, about, variant, worker, by, why, call: None, edited: None };
@@ -121,6 +121,8 @@ pub enum VerdictKind {
     AlwaysAsk,
     /// It does not run, whatever a rule says.
     Block,
+    /// It could not be judged, and so cannot run.
+    Fail,
 }
 
 impl Verdict {
@@ -132,6 +134,7 @@ impl Verdict {
             Self::AskAnyway(_) => VerdictKind::AskAnyway,
             Self::AlwaysAsk(_) => VerdictKind::AlwaysAsk,
             Self::Block(_) => VerdictKind::Block,
+            Self::Fail(_) => VerdictKind::Fail,
         }
     }
 }
@@ -165,7 +168,7 @@ impl DecidedBy {
     fn rule(own: VerdictKind, variant: Option<Rule>, worker: Option<Rule>) -> Self {
         let counts = |rule: Option<Rule>| match (own, rule) {
             (_, None) | (VerdictKind::Block, _) => false,
-            (VerdictKind::AskAnyway | VerdictKind::AlwaysAsk, rule) => rule == Some(Rule::Block),
+            (VerdictKind::AskAnyway | VerdictKind::AlwaysAsk | VerdictKind::Fail, rule) => rule == Some(Rule::Block),
             (VerdictKind::Allow | VerdictKind::Ask, Some(_)) => true,
         };
         match (counts(variant), counts(worker)) {

@@ -428,7 +428,7 @@ impl Shell {
         let mut judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
         let own = std::mem::replace(&mut judged.verdict, Verdict::Allow);
         match &own.under(judged.matched.part.rule()) {
-            Verdict::Block(reason) => return Err(ToolError::failed(reason)),
+            Verdict::Block(reason) | Verdict::Fail(reason) => return Err(ToolError::failed(reason)),
             // What is there may have changed since it was judged: a link leads elsewhere, a file has become a secret, a
             // repository dangerous.
             verdict @ (Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question)) => {
