@@ -189,7 +189,7 @@ fn go_on(
     Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
-/// The record, locked: of the user's own, or of a stranger's after somebody agreed to what it names.
+/// The record, locked: of the user's own, or of a stranger's after a person agreed to what it names.
 fn opened(args: &ResumeArgs, environment: &Environment, settings: &Settings) -> Result<OpenRun, Failure> {
     let author = Author::of(args.foreign);
     let open = OpenRun::open(place(args, settings)?, author, settings)?;
@@ -298,13 +298,13 @@ impl KnownAnswers for Decisions {
     }
 }
 
-/// The questions that nobody has answered. What is read is what has the id.
+/// The questions without an answer. What is read is what has the id.
 pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
-/// What nobody knows about, before anything goes on.
+/// What may or may not have happened, said before anything goes on.
 pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {

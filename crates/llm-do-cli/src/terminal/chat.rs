@@ -26,7 +26,7 @@ use crate::{terminal, terminal::summary};
 
 /// A chat: what is said in it, and how far it has come.
 pub struct Chat {
-    /// Said before anybody is asked for more.
+    /// Said before the person is asked for more.
     first: Option<Input>,
     /// Files that go with the first line, if nothing was said before it.
     files: Vec<Attachment>,

@@ -680,7 +680,7 @@ impl GateOutcome {
     /// Of arguments that a person changed. `judged` is how they were judged when the person did that.
     fn of_edited(arguments: RawJson, verdict: Result<Verdict, String>, judged: Option<String>) -> Self {
         match verdict {
-            // Somebody is there and mistyped: the model reads it, and the run goes on.
+            // The person is there and mistyped: the model reads it, and the run goes on.
             Ok(Verdict::Block(reason)) | Err(reason) => Self::refused(reason, RefusedBy::Person),
             Ok(verdict) if judged != Some(verdict.judged()) => {
                 let reason = "what the user changed the arguments to is about something else by now";

@@ -518,7 +518,7 @@ fn said(record: &CallRecord, events: &Events) -> Option<SaidBeneath> {
     events.last_text(|key, text| SaidBeneath::of(content, key.to_owned(), text)).flatten()
 }
 
-/// A call of which nobody knows whether it happened, as a journal keeps it for whoever finds out.
+/// A call of which it is unknown whether it happened, as a journal keeps it for a person who finds out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InDoubt {
     /// The agents from the entry down.
