@@ -19,7 +19,8 @@ use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, Role, SeenRequest};
 use serde_json::{Value, json};
 use support::Sandbox;
 
-const WORKER: &str = "---\nname: main\nmodel: anthropic:m\ntoolsets: [filesystem_cwd]\napproval: { edit_file: allow }\n---\nx\n";
+const WORKER: &str =
+    "---\nname: main\nmodel: anthropic:m\ntoolsets: [filesystem_cwd]\napproval: { edit_file: allow }\n---\nx\n";
 const TURNS: usize = 4;
 
 fn kills() -> usize {
@@ -28,7 +29,8 @@ fn kills() -> usize {
 
 /// Each turn adds its own line to a file, by an edit that would show if it happened twice, and then says so.
 fn reply(seen: &SeenRequest) -> FakeReply {
-    let said: Vec<String> = seen.messages.iter().filter(|message| message.role == Role::User).map(|message| message.text()).collect();
+    let said: Vec<String> =
+        seen.messages.iter().filter(|message| message.role == Role::User).map(|message| message.text()).collect();
     let line = said.iter().rev().find(|text| text.starts_with("turn ")).cloned().unwrap_or_default();
     let calls = seen.messages.iter().flat_map(|message| message.calls()).count();
     let turns = said.iter().filter(|text| text.starts_with("turn ")).count();
@@ -96,7 +98,8 @@ impl Desk {
     /// How many turns have their input in the record.
     fn turns_begun(&self) -> usize {
         let text = self.journal();
-        let begun: BTreeSet<usize> = (0..TURNS).filter(|turn| text.contains(&format!("\"main/t{turn}/input\""))).collect();
+        let begun: BTreeSet<usize> =
+            (0..TURNS).filter(|turn| text.contains(&format!("\"main/t{turn}/input\""))).collect();
         begun.len()
     }
 
@@ -106,7 +109,8 @@ impl Desk {
         for turn in 1..=turns {
             let line = format!("turn {turn}");
             let count = log.lines().filter(|other| **other == line).count();
-            let is_in_doubt = notes.contains("it may or may not have happened") && notes.contains(&format!("{line}\\nEND"));
+            let is_in_doubt =
+                notes.contains("it may or may not have happened") && notes.contains(&format!("{line}\\nEND"));
             assert!(count == 1 || (count == 0 && is_in_doubt), "`{line}` is there {count} times:\n{log}\n{notes}");
         }
         let last = self.fake.requests().into_iter().next_back().and_then(|last| last.seen).unwrap();
