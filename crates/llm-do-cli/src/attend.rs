@@ -38,7 +38,7 @@ use crate::terminal::prompt::Asking;
 use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::style::Styles;
-use crate::{answer_file, console, foreign_flags, terminal::trust};
+use crate::{answer_file, console, foreign_flags, remedy, terminal::trust};
 
 /// What is known of a run that goes on.
 pub struct PriorRun<'a> {
@@ -428,6 +428,7 @@ fn listen(format: RunFormat, view: View) -> ListenPlan {
             Verbosity::Messages => Some(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => None,
         },
+        answering: Some(remedy::approving),
     }
 }
 

@@ -4,6 +4,7 @@ mod check;
 pub mod check_report;
 mod costs;
 mod foreign;
+mod inbox;
 mod models;
 mod new;
 mod once;
@@ -34,6 +35,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Resume(args) => resume::run(&args),
         Command::Runs(args) => runs::run(args),
         Command::Costs(args) => costs::run(&args),
+        Command::Inbox(args) => inbox::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),
@@ -44,7 +46,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
+/// A program that reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
     let failure = Failure::Usage(foreign_flags::explained(error));

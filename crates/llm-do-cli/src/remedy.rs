@@ -77,6 +77,11 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
     })
 }
 
+/// The command that approves the question with this name.
+pub fn approving(question: &str) -> String {
+    format!("llm-do inbox approve {question}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -206,10 +206,10 @@ pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
     }
 }
 
-/// Stands behind what is only the beginning of an answer, also where nobody reads the error.
+/// Stands behind what is only the beginning of an answer, also where the error is not read.
 const UNFINISHED: &str = "[unfinished]\n";
 
-/// What somebody interrupted nobody waits for; what ran out of time or money was paid for.
+/// What a person interrupted is not waited for; what ran out of time or money was paid for.
 pub fn print_partial(error: &RunError, stopped: Option<StopReason>, plan: &OutputPlan) -> Result<(), Failure> {
     let is_wanted = matches!(stopped, None | Some(StopReason::TimedOut(_)));
     match error.partial().filter(|_| is_wanted) {
@@ -261,7 +261,7 @@ impl Summary {
     }
 }
 
-/// Whoever stopped a run decides how it ends; the error only says that it did.
+/// The reason that stopped a run decides how it ends; the error only says that it did.
 pub fn failure(error: RunError, stopped: Option<StopReason>, resumption: Option<&Resumption>) -> Failure {
     let failure = match stopped {
         None => return resume::failure(error, resumption),
@@ -290,7 +290,7 @@ fn refused_text(refused: &[Refusal]) -> Option<String> {
     }
 }
 
-/// What waits for somebody's answer, all of it, nothing cut.
+/// What waits for a person's answer, all of it, nothing cut.
 pub fn pending_text(pending: &[PendingQuestion]) -> String {
     let numbered = |(index, waits): (usize, &PendingQuestion)| {
         let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };
@@ -324,7 +324,7 @@ pub fn error_json(failure: &Failure) -> ErrorJson {
     ErrorJson { message, hint }
 }
 
-/// Whoever reads JSON gets a result even of a run that never began.
+/// A program that reads JSON gets a result even of a run that never began.
 pub fn not_begun(failure: Failure, format: RunFormat) -> Failure {
     if format != RunFormat::Text {
         let result = ResultJson::not_begun(failure.code(), error_json(&failure));

@@ -221,7 +221,7 @@ impl Desk {
 
     async fn close_all(&self, stopped: Option<StopReason>) {
         let open = std::mem::take(&mut *self.scopes());
-        let closing: Vec<_> = open.into_values().map(|open| tokio::spawn(open.scope.close(stopped))).collect();
+        let closing: Vec<_> = open.into_values().map(|open| tokio::spawn(open.scope.abandon(stopped))).collect();
         for closed in closing {
             let _ = closed.await;
         }

@@ -17,6 +17,7 @@ use llm_do::records::{
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::{CalendarDay, CostLine};
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
@@ -248,6 +249,11 @@ impl RunKeeper {
     /// The store that the run is in; `None` if only its costs are.
     pub fn store(&self) -> Option<&RunStore> {
         self.kept.as_ref().map(|_| &self.store)
+    }
+
+    /// Where the answers to its questions are kept, if the run is.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        self.store().map(|store| RunAnswers::of(store.clone(), self.id))
     }
 
     /// Begins the record of a new run. `None` if it cannot be kept and need not be, which is said.

@@ -7,12 +7,14 @@ use llm_do::WorkingDirectory;
 use llm_do::program::MANIFEST_NAME;
 use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
 use llm_do::remedy::Remedy;
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::{FindError, RunStore};
 use llm_do::store::summary::inherited;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
+use crate::kept_runs::{is_bundle, unbundle};
 use crate::launch::Resumption;
 use crate::record::{Author, RunHeader, RunRecord, unusable};
 use crate::settings::Settings;
@@ -33,6 +35,10 @@ impl RunPlace {
         let Some((store, typed)) = store.zip(word.to_str()) else { return Ok(Self::File(word.to_owned())) };
         match store.find(typed) {
             Ok(id) => Ok(Self::Store(store, id)),
+            Err(FindError::Unknown(_) | FindError::TooShort(_)) if is_bundle(word) => {
+                let id = unbundle(word, &store)?;
+                Ok(Self::Store(store, id))
+            }
             Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => Ok(Self::File(word.to_owned())),
             Err(FindError::Unknown(typed)) => {
                 Err(LaunchError::usage(format!("there is no run `{typed}`, and no such file")).hint(Remedy::ListRuns))
@@ -73,6 +79,14 @@ impl RunPlace {
         match self {
             Self::Store(store, id) => store.layout().journal(id),
             Self::File(file) => file.clone(),
+        }
+    }
+
+    /// Where the answers to its questions are kept, if it is in the store.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        match self {
+            Self::Store(store, id) => Some(RunAnswers::of(store.clone(), *id)),
+            Self::File(_) => None,
         }
     }
 

@@ -62,7 +62,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("questions", &["message", "tools"]),
-    ("store", &["beneath", "escape", "message", "syntax", "event", "journal", "runtime"]),
+    ("store", &["beneath", "escape", "message", "syntax", "event", "journal", "tools", "questions", "runtime"]),
     (
         "runtime",
         &[

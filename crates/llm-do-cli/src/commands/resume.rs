@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
 use llm_do::escape::visible;
+use llm_do::questions::AnswerDesk as _;
 use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
+use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{Ending, InDoubt};
 use llm_do::trust::Fingerprint;
 use llm_do::{Answer, ApprovalRequest, Project, RunError, WorkingDirectory, names, records};
@@ -177,6 +179,9 @@ fn go_on(
     };
     console::complain(&doubts(open.contents()));
     let (is_foreign, file) = (open.is_foreign(), open.place().file());
+    if let Some(answers) = open.place().answers() {
+        decisions.keep(&answers, &environment.user())?;
+    }
     let record = open.resume(matching, durability, RunSubject::of(linked.linked.program()), settings)?;
     if is_foreign {
         let signed = if settings.state.key()?.is_some() { ", and is signed as yours now" } else { "" };
@@ -188,7 +193,7 @@ fn go_on(
     Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
-/// The record, locked: of the user's own, or of a stranger's after somebody agreed to what it names.
+/// The record, locked: of the user's own, or of a stranger's after a person agreed to what it names.
 fn opened(args: &ResumeArgs, environment: &Environment, settings: &Settings) -> Result<OpenRun, Failure> {
     let author = Author::of(args.foreign);
     let open = OpenRun::open(place(args, settings)?, author, settings)?;
@@ -234,6 +239,19 @@ impl Decisions {
             }
         }
         Ok(Self { given, used: Mutex::default() })
+    }
+
+    /// What is decided here counts like an answer from anywhere: if it is the first.
+    fn keep(&self, answers: &RunAnswers, by: &str) -> Result<(), Failure> {
+        for (id, answer) in &self.given {
+            let mut say = |note: String| console::complain(&format!("note: {}\n", visible(&note)));
+            answers.keep(id, answer, by, &mut say).map_err(|first| {
+                let (id, by) = (short_id(id), visible(&first.by).into_owned());
+                Failure::usage(format!("the question `{id}` was answered already, by {by}"))
+                    .hint("the first answer counts; leave this one out to go on")
+            })?;
+        }
+        Ok(())
     }
 
     fn used(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -284,13 +302,13 @@ impl KnownAnswers for Decisions {
     }
 }
 
-/// The questions that nobody has answered. What is read is what has the id.
+/// The questions without an answer. What is read is what has the id.
 pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
-/// What nobody knows about, before anything goes on.
+/// What may or may not have happened, said before anything goes on.
 pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
@@ -330,7 +348,7 @@ fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String,
     }
     match author {
         Author::User => text.push_str(&changes_text(&header)),
-        // What it names is not looked at before somebody agreed to it.
+        // What it names is not looked at before a person agreed to it.
         Author::Stranger => text.push_str("\nall of this is what a stranger's file says\n"),
     }
     Ok(text)

@@ -86,8 +86,13 @@ pub async fn prepare(
         EventSelection::All => Listen::Everything,
         EventSelection::Facts | EventSelection::None => Listen::Facts,
     };
-    let listen =
-        ListenPlan { hearing: Some(hearing), report: TurnReport::Whole, caller: outside, ..ListenPlan::default() };
+    let listen = ListenPlan {
+        hearing: Some(hearing),
+        report: TurnReport::Whole,
+        caller: outside,
+        answering: Some(remedy::approving),
+        ..ListenPlan::default()
+    };
     let prepared = PreparedScope { ready, listen, waiting, wanted: open.events, asking, trouble };
     Ok(Ready { prepared, agent, model })
 }

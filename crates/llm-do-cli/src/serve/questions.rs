@@ -43,7 +43,8 @@ impl ClientApprover {
             Err(RpcError::Told { message, .. }) => {
                 self.trouble.is(format!("the client failed to answer a question: {message}"))
             }
-            Err(RpcError::Gone(_)) => Answer::EndRun,
+            // Nobody is there any more: a run that is kept waits for somebody else.
+            Err(RpcError::Gone(_)) => Answer::Later,
         }
     }
 

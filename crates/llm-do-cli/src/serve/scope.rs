@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use llm_do::escape::visible;
 use llm_do::events::UsageReport;
 use llm_do::questions::{OpenQuestion, QuestionBroker};
 use llm_do::rpc::{Connection, RpcError};
@@ -21,8 +22,8 @@ use super::order::EventBarrierRequests;
 use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseResult, ScopeTurnResult};
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
-use crate::report;
 use crate::signals::StopReason;
+use crate::{console, report};
 
 /// Who answers the questions of a scope.
 const CLIENT: &str = "the client";
@@ -134,6 +135,21 @@ impl Scope {
     /// Ends the turn that goes on and closes the call.
     pub async fn close(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
         self.cancel(by);
+        self.closed().await
+    }
+
+    /// Nobody is there any more who could answer: what a kept run asks waits for somebody else, and the call is closed.
+    pub async fn abandon(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
+        if let Some(turn) = self.under_way.take().filter(|turn| turn.ended.strong_count() > 0) {
+            if let Some(by) = by {
+                let _ = turn.by.set(by);
+            }
+            self.session.leave(&turn.cancelled);
+        }
+        self.closed().await
+    }
+
+    async fn closed(self) -> Option<ScopeCloseResult> {
         self.session.close();
         let closed = self.closed.await.ok();
         let _ = self.task.await;
@@ -177,6 +193,7 @@ impl Attendant {
                             ask.abort();
                         }
                     }
+                    Some(Update::Note(note)) => console::complain(&format!("note: {}\n", visible(&note))),
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
                             let _ = opened.send(result.map(drop));

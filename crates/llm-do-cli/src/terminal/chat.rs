@@ -27,7 +27,7 @@ use crate::{terminal, terminal::summary};
 
 /// A chat: what is said in it, and how far it has come.
 pub struct Chat {
-    /// Said before anybody is asked for more.
+    /// Said before the person is asked for more.
     first: Option<Input>,
     /// Files that go with the first line, if nothing was said before it.
     files: Vec<Attachment>,
@@ -46,7 +46,7 @@ pub enum ChatPause {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinesPlan {
-    /// Somebody types them.
+    /// A person types them.
     Editor {
         home: Option<PathBuf>,
     },
@@ -76,7 +76,7 @@ enum LineSource {
 /// What comes next.
 enum Next {
     Text(String),
-    /// Somebody gave up a line.
+    /// The person gave up a line.
     Nothing,
     Unreadable(Failure),
     End,
@@ -382,7 +382,7 @@ impl LineSource {
 
 /// Lines of stdin as they come. A thread of its own: a pipe whose writer does nothing cannot be waited for otherwise.
 fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
-    // One ahead is enough: whoever writes faster than the agent answers waits.
+    // One ahead is enough: a writer that is faster than the agent waits.
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();

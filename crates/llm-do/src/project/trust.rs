@@ -16,6 +16,7 @@ use super::link::Survey;
 use super::manifest::{Manifest, ToolsetDefinition};
 use super::programs::RuleProgram;
 use super::{AgentSpec, Layout, Program, Project, lexical_join};
+use crate::BoxFuture;
 use crate::escape::visible_name;
 use crate::journal::digest::digest;
 use crate::model::name::ModelChoices;
@@ -227,12 +228,20 @@ impl TrustedProject {
     /// is wrong with them is reported by [`TrustedProject::relinked`]; an error here is an interpreter that cannot be
     /// started.
     pub async fn start_python(self, python: &Python) -> Result<Self, Report> {
+        self.with_python(python).await
+    }
+
+    /// Boxed, so that its code is made here and not by every crate that starts Python.
+    #[inline(never)]
+    fn with_python(self, python: &Python) -> BoxFuture<'_, Result<Self, Report>> {
         let program = &self.linked.program;
         let fenced = program.python_fence.clone();
         let fenced = fenced.map(|enclosure| PythonFence { enclosure, protected: program.protected.clone() });
         let (contents, root) = (Arc::clone(&self.contents), self.project.root.clone());
         let is_unchanged = Arc::new(move || contents.has_same_modules(&root));
-        Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self })
+        Box::pin(
+            async move { Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self }) },
+        )
     }
 
     /// The same project, of whose servers it is known what they offer: linking then checks names against it.

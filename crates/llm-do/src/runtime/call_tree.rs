@@ -28,6 +28,9 @@ pub struct RecordedCall {
     /// What it was called with, if that is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
+    /// How it was judged, as far as that is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<JudgementRecord>,
     /// What a person answered about it, if one was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<CallAnswer>,
@@ -132,6 +135,7 @@ impl<'a> CallPlaces<'a> {
             name: entry.to_owned(),
             kind: if is_function { CallKind::Function } else { CallKind::Agent },
             input: input.map(|parts| RawJson::of(&Content::shown(&parts))),
+            judged: None,
             answer: None,
             state: match (is_done, waits) {
                 (true, _) => CallState::Done,
@@ -186,6 +190,7 @@ impl<'a> CallPlaces<'a> {
             name,
             kind: if is_agent { CallKind::Agent } else { CallKind::Tool },
             input: ran.as_ref().and_then(|ran| ran.edited.clone()).or(input),
+            judged: judgement,
             answer: self.answer(key),
             state,
             reason,

@@ -24,7 +24,7 @@ struct TotalsState {
     open: BTreeMap<u64, Box<OpenTrace>>,
     /// Tools that are still running, by call and id.
     tools: BTreeMap<(u64, String), ToolTrace>,
-    /// Calls that nobody made, by their ids, in the order of their ends.
+    /// Calls without a caller, by their ids, in the order of their ends.
     finished: Vec<(u64, Arc<TraceCall>)>,
 }
 
@@ -78,7 +78,7 @@ impl RunTotals {
         state.finished.iter().map(|(_, call)| Arc::clone(call)).chain(open).collect()
     }
 
-    /// One finished call that nobody made.
+    /// One finished call without a caller.
     pub(crate) fn trace_of(&self, call: u64) -> Option<Arc<TraceCall>> {
         let state = self.state();
         state.finished.iter().rfind(|(id, _)| *id == call).map(|(_, call)| Arc::clone(call))

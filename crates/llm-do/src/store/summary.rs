@@ -186,7 +186,14 @@ impl RunStore {
         let is_young = now().saturating_sub(id.milliseconds()) < BEGINNING;
         let journal_use = if self.is_running(id).unwrap_or(false) { JournalUse::Locked } else { JournalUse::Free };
         match self.read_journal(id) {
-            Ok(contents) => Some(RunSummary::of(&contents, journal_use).line(*id, &project_of(&contents))),
+            Ok(contents) => {
+                let (summary, project) = (RunSummary::of(&contents, journal_use), project_of(&contents));
+                // A process that died could not say what it had cost; saying it twice does no harm.
+                if summary.state == RunState::Died {
+                    let _ = self.costs().append(&summary.costs(*id, &project));
+                }
+                Some(summary.line(*id, &project))
+            }
             Err(JournalError::Missing(_) | JournalError::NotAJournal(_)) if is_young => None,
             Err(_) => Some(damaged(id)),
         }

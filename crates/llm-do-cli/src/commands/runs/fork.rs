@@ -1,7 +1,5 @@
 //! `llm-do runs fork`: a new run that begins with what another one has recorded.
 
-use std::path::PathBuf;
-
 use llm_do::WorkingDirectory;
 use llm_do_launch::kept_runs::{self, ForkChanges, ForkPlace, ForkedRun};
 use llm_do_launch::settings::Settings;
@@ -49,15 +47,5 @@ fn go_on(forked: ForkedRun, conduct: ConductArgs) -> Result<(), Failure> {
             ..RunArgs::default()
         });
     }
-    resume::run(&ResumeArgs {
-        run: Some(PathBuf::from(id.as_str())),
-        last: false,
-        approve: Vec::new(),
-        refuse: Vec::new(),
-        reason: Vec::new(),
-        show: false,
-        force: true,
-        foreign: false,
-        conduct,
-    })
+    resume::run(&ResumeArgs { force: true, ..ResumeArgs::of_run(id.as_str(), conduct) })
 }
