@@ -59,6 +59,9 @@ fn config(approvals: Approvals) -> RuntimeConfig {
 
 #[tokio::test]
 async fn every_call_that_was_judged_says_how_and_by_whom() {
+    use CallFate::{Ran, Refused};
+    use DecidedBy::{Person, Toolset, Variant, Worker};
+    use VerdictKind::{Allow, Ask, AskAnyway};
     let desk = desk();
     let (approvals, _) = person(Answer::Once);
     desk.run_with(project(&desk), config(approvals), desk.create()).await.said();
@@ -68,9 +71,6 @@ async fn every_call_that_was_judged_says_how_and_by_whom() {
     let words = Some(CallSubject::Words(vec!["ls".to_owned(), "link.md".to_owned()]));
     let reads: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "read_file").collect();
     let looks: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "look").collect();
-    use CallFate::{Ran, Refused};
-    use DecidedBy::{Person, Toolset, Variant, Worker};
-    use VerdictKind::{Allow, Ask, AskAnyway};
     for (found, verdict, about, by, fate) in [
         (call(&calls, "child"), Allow, None, Toolset, Ran),
         (call(&calls, "charge"), Ask, None, Person, Ran),
