@@ -244,14 +244,12 @@ impl LinkedRun {
 
 /// A new record, as the plan says.
 fn begun(linked: &LinkedLaunch, recording: &Recording, input: Option<Input>) -> Result<Record, Failure> {
-    let header = || RunHeader::begin(&linked.launch, linked.files.clone(), input).map(Box::new);
     Ok(match recording {
-        Recording::Keep(plan) => {
-            let mut header = header()?;
-            header.once = plan.once.as_ref().and_then(|_| header.said());
-            Record::Keep(plan.clone(), header)
+        Recording::Keep(plan) => linked.kept(plan.clone(), input)?,
+        Recording::Journal(file, kind) => {
+            let header = RunHeader::begin(&linked.launch, linked.files.clone(), input)?;
+            Record::File(file.clone(), *kind, Box::new(header))
         }
-        Recording::Journal(file, kind) => Record::File(file.clone(), *kind, header()?),
         Recording::Nothing | Recording::Replay(..) => Record::Ephemeral,
     })
 }
@@ -333,7 +331,7 @@ async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Fa
     if let (Some(keeper), Some(stopped)) = (&session.keeper, stopped) {
         keeper.ends_by(stopped.end_reason());
     }
-    first_telling(session.keeper.as_deref(), view);
+    let news = first_telling(session.keeper.as_deref(), view);
     let mut killed = None;
     let (turn, messages) = match turn {
         ScreenOutcome::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
@@ -356,7 +354,8 @@ async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Fa
         }
         (Some(_) | None, _) => None,
     };
-    Ok((RunReport { messages, resumption, handed_over, ..RunReport::of(&runtime, turn, started.elapsed()) }, chat))
+    let report = RunReport::of(&runtime, turn, started.elapsed());
+    Ok((RunReport { messages, resumption, handed_over, news, ..report }, chat))
 }
 
 /// The turn of a conversation that an earlier process did not finish; the last answer, if there is none.
@@ -405,15 +404,11 @@ async fn converse(
 }
 
 /// Where runs are kept, said once in the life of a store and only to a person.
-fn first_telling(keeper: Option<&RunKeeper>, view: View) {
-    let Some(store) = keeper.and_then(RunKeeper::store).filter(|_| view.live) else { return };
-    if store.is_first_telling().unwrap_or(false) {
-        let place = store.layout().runs().display().to_string();
-        console::complain(&format!(
-            "(runs are kept in {}: `llm-do runs` lists them, `--ephemeral` keeps one out)\n",
-            visible(&place)
-        ));
-    }
+fn first_telling(keeper: Option<&RunKeeper>, view: View) -> Option<String> {
+    let store = keeper.and_then(RunKeeper::store).filter(|_| view.live)?;
+    let place = store.layout().runs().display().to_string();
+    let news = format!("(runs are kept in {}: `llm-do runs` lists them, `--ephemeral` keeps one out)", visible(&place));
+    store.is_first_telling().unwrap_or(false).then_some(news)
 }
 
 /// What is shown nowhere is not even sent.

@@ -89,7 +89,7 @@ fn run_models(args: &ModelsArgs) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let (format, conduct) = (plan::run_format(&args), args.conduct.clone());
-    let begun = environment.settings().map(Arc::new).and_then(|settings| {
+    let begun = environment.settings_of_run(&conduct).map(Arc::new).and_then(|settings| {
         let plan = plan::run(args, &environment, &settings)?;
         attend::link(plan, &environment, &settings, None)?.begin()
     });

@@ -54,23 +54,25 @@ pub struct RunReport {
     pub resumption: Option<Resumption>,
     /// What became of the answer's way into a pipe or a device, if that is where it goes.
     pub handed_over: Option<Result<(), Failure>>,
+    /// What is said once in the life of a user.
+    pub news: Option<String>,
 }
 
 impl RunReport {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        let (messages, resumption, handed_over) = (Vec::new(), None, None);
+        let (messages, resumption, handed_over, news) = (Vec::new(), None, None, None);
         let refused = runtime.refused();
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over }
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace, refused, .. } = outcome;
         let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
-        let (resumption, handed_over) = (None, None);
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over }
+        let (resumption, handed_over, news) = (None, None, None);
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news }
     }
 
     pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -176,7 +178,7 @@ impl RunReport {
             Some(Resumption::Run(id)) => Some(id.clone()),
             Some(Resumption::File(_)) | None => None,
         };
-        Summary { elapsed: self.elapsed, usage: self.usage.total, refused, run }
+        Summary { elapsed: self.elapsed, usage: self.usage.total, refused, run, news: self.news.clone() }
     }
 
     /// With `--fail-on-refusal`, a run in which a call was refused is none that went well.
@@ -237,6 +239,7 @@ struct Summary {
     refused: Option<String>,
     /// The id of a run that is kept.
     run: Option<String>,
+    news: Option<String>,
 }
 
 impl Summary {
@@ -251,6 +254,9 @@ impl Summary {
         if is_wanted && !is_empty {
             let line = summary::line(self.elapsed, &self.usage, self.run.as_deref());
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
+        }
+        if let Some(news) = &self.news {
+            console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, news)));
         }
     }
 }

@@ -92,6 +92,14 @@ impl LaunchError {
         }
     }
 
+    /// What can be done about it, where that is one thing.
+    pub fn remedy(&self) -> Option<&Remedy> {
+        match self {
+            Self::Failed { remedy, .. } => remedy.as_ref(),
+            Self::Project(_) | Self::Untrusted(_) | Self::Taken(_) => None,
+        }
+    }
+
     /// The fact alone.
     pub fn fact(&self) -> String {
         match self {

@@ -41,6 +41,21 @@ pub struct KeepPlan {
     pub once: Option<String>,
 }
 
+impl KeepPlan {
+    /// A run cannot be kept for this reason: it goes on all the same and that is said, or it does not begin.
+    pub fn unkept(&self, why: &LaunchError, notes: &Notes) -> Result<(), LaunchError> {
+        if self.need == KeepNeed::Wanted {
+            notes(&format!("note: this run is not kept: {}\n", why.fact()));
+            return Ok(());
+        }
+        let failure = LaunchError::usage(format!("the run cannot be kept: {}", why.fact()));
+        match why.remedy() {
+            Some(remedy) => Err(failure.hint(remedy.clone())),
+            None => Err(failure),
+        }
+    }
+}
+
 /// What becomes of a run that cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepNeed {
@@ -248,13 +263,10 @@ impl RunKeeper {
         subject: RunSubject,
         header: RunHeader,
     ) -> Result<Option<RunRecord>, LaunchError> {
-        let unkept = |reason: String| match plan.need {
-            KeepNeed::Required => Err(LaunchError::usage(format!("the run cannot be kept: {reason}"))
-                .hint(Remedy::from("name a directory that can be written as the place of the state"))),
-            KeepNeed::Wanted => {
-                (settings.notes)(&format!("note: this run is not kept: {reason}\n"));
-                Ok(None)
-            }
+        let unkept = |reason: String| {
+            let failure = LaunchError::usage(reason);
+            let failure = failure.hint(Remedy::from("name a directory that can be written as the place of the state"));
+            plan.unkept(&failure, &settings.notes).map(|()| None)
         };
         let store = match settings.state.runs()? {
             Ok(store) => store,

@@ -15,8 +15,8 @@ use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
-    Answer, ApprovalRequest, Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program,
-    Project, Runtime, RuntimeConfig, WorkingDirectory,
+    Answer, ApprovalRequest, Approvals, Approver, Input, Journal, Limits, Listen, ModelChoices, ModelName, Models,
+    Program, Project, Runtime, RuntimeConfig, WorkingDirectory,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -294,6 +294,20 @@ impl LinkedLaunch {
         match &self.program.entry {
             Entry::Agent(name) => self.program.agents.get(name).is_some_and(|agent| agent.output == Typing::Untyped),
             Entry::Function(_) | Entry::Open => false,
+        }
+    }
+
+    /// The record of a new run that is to be kept. Where its place has no name that can be written down, it is not.
+    pub fn kept(&self, plan: KeepPlan, input: Option<Input>) -> Result<Record, LaunchError> {
+        match RunHeader::begin(&self.launch, self.files.clone(), input) {
+            Ok(mut header) => {
+                header.once = plan.once.as_ref().and_then(|_| header.said());
+                Ok(Record::Keep(plan, Box::new(header)))
+            }
+            Err(error) => {
+                plan.unkept(&error, &self.settings.notes)?;
+                Ok(Record::Ephemeral)
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llm_do::WorkingDirectory;
 use llm_do::program::MANIFEST_NAME;
 use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
 use llm_do::remedy::Remedy;
@@ -172,6 +173,17 @@ impl OpenRun {
 
     pub fn place(&self) -> &RunPlace {
         &self.place
+    }
+
+    /// The same, whose file is named as it is reached from the directory of the run: the run keeps tools away from it there.
+    #[must_use]
+    pub fn reached_from(mut self, directory: &WorkingDirectory) -> Self {
+        if let RunPlace::File(file) = &self.place
+            && let Ok(file) = directory.import(file)
+        {
+            self.place = RunPlace::File(file);
+        }
+        self
     }
 
     /// Whether it is a conversation: its finished turns are taken over, and one that was cut off can be finished.

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// run's own.
 pub fn attach(id: &RunId, said: Option<&str>, conduct: ConductArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let settings = Arc::new(environment.settings()?);
+    let settings = Arc::new(environment.settings_of_run(&conduct)?);
     let format = plan::output_format(&conduct);
     let RunPlace::Store(store, id) = RunPlace::in_store(id.as_str(), &settings)? else {
         return Err(Failure::failed(format!("the run `{id}` is gone")));

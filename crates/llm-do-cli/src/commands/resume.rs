@@ -30,7 +30,7 @@ use crate::{commands::foreign, console, plan};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let settings = Arc::new(environment.settings()?);
+    let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
     if args.show {
         return console::print(&show(&place(args, &settings)?, Author::of(args.foreign), &settings)?);
     }
@@ -41,7 +41,7 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 /// `chat --continue`: the last chat of a project, or the one with this id, goes on with the project of today.
 pub fn continue_chat(args: &RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let settings = Arc::new(environment.settings()?);
+    let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
     let format = plan::run_format(args);
     attended(begin_chat(args, &environment, &settings), format)
 }
@@ -149,7 +149,9 @@ fn go_on(
     environment: &Environment,
     settings: &Arc<Settings>,
 ) -> Result<ResumedRun, Failure> {
+    let open = open.reached_from(&directory);
     let RunHeader { project, flags, files, .. } = open.header.clone();
+    let tells_notes = conduct.output.view.tells_notes();
     let durability = flags.durable.then_some(Durability::Synced);
     let plan = RunPlan { launch: flags.launch(project, directory, overrides)?, conduct };
     // Finished turns of a chat stand as they were recorded: only a turn that was cut off is compared with the project.
@@ -170,7 +172,9 @@ fn go_on(
     } else {
         unchanged(&changes, is_forgiven)?;
         let since = if is_chat { " since the last turn" } else { "" };
-        console::complain(&format!("note: the project has changed{since}: {}\n", listed(&changes)));
+        if tells_notes {
+            console::complain(&format!("note: the project has changed{since}: {}\n", listed(&changes)));
+        }
         Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
@@ -392,7 +396,9 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         RunError::Ended(Ending::Limit { limit, .. }) => {
             format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
         }
-        RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => format!("{resume}` asks again"),
+        RunError::Ended(Ending::EndedByPerson) => format!("{resume}` asks again"),
+        // Nobody was asked: a rule or a flag decided, and decides again.
+        RunError::Ended(Ending::Refused { .. }) => format!("{resume}` judges it again"),
         RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
         RunError::Input(_)
         | RunError::Model { .. }

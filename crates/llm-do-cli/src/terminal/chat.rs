@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::report::{self, OutputPlan};
 use crate::signals::StopReason;
 use crate::terminal::line_editor::{LineEditor, PromptOutcome};
+use crate::terminal::render::View;
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::trust;
 use crate::{terminal, terminal::summary};
@@ -151,7 +152,7 @@ impl Chat {
         if turns.plan.view.tells_notes() {
             console::complain(&last_exchange(&restored));
         }
-        if restored.unfinished.is_none() || !cut.is_finished()? {
+        if restored.unfinished.is_none() || !cut.is_finished(turns.plan.view)? {
             return Ok(Goes::On);
         }
         watch.display.restart();
@@ -185,15 +186,17 @@ pub enum CutTurn {
 }
 
 impl CutTurn {
-    fn is_finished(self) -> Result<bool, Failure> {
+    fn is_finished(self, view: View) -> Result<bool, Failure> {
         match self {
             Self::Finish => Ok(true),
             Self::Ask => trust::ask("the last turn was cut off. Finish it first?\n  y yes\n  n no, leave it out\n"),
             Self::Changed => {
-                console::complain(
-                    "note: the last turn was cut off, and the project has changed since: it is left out. `--force` finishes \
-                     it with the project of today\n",
-                );
+                if view.tells_notes() {
+                    console::complain(
+                        "note: the last turn was cut off, and the project has changed since: it is left out. `--force` \
+                         finishes it with the project of today\n",
+                    );
+                }
                 Ok(false)
             }
         }

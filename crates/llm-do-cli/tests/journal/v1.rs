@@ -46,15 +46,23 @@ const ARTICLE: &str =
     "The article is in drafts/harbour.md. It rests on two facts of notes/harbour.md, which `reader` found.
 The note stays as it was: a rule of this agent blocks `edit_file`.\n";
 
+/// Requests, and tokens in and out, of the whole run.
+const SPENT: [u64; 3] = [7, 4625, 365];
+
+fn spent(run: Run<'_>) -> [u64; 3] {
+    let (_, result) = run.events();
+    ["requests", "input_tokens", "output_tokens"].map(|field| result["usage"]["total"][field].as_u64().unwrap())
+}
+
 #[test]
 fn a_finished_run_of_two_agents_gives_its_answer_again() {
     let sandbox = old("tour", "finished");
     is_refused(&sandbox);
     let shown = resume_old(&sandbox, &["--show", "--foreign"]).answer();
-    assert!(shown.contains("\nfinished\n"), "{shown}");
+    assert!(shown.ends_with("\nfinished\n\nall of this is what a stranger's file says\n"), "{shown}");
     let ended = resume_old(&sandbox, &["--foreign", "--trust"]).ended();
     assert!(ended.code == Some(0) && ended.stdout.ends_with(ARTICLE), "{ended:?}");
-    assert!(ended.stderr.contains("7 requests · 4625 tokens in, 365 out"), "what it took is known: {}", ended.stderr);
+    assert_eq!(spent(resume_old(&sandbox, &["--foreign", "--trust", "--json"])), SPENT, "what it took is known");
     assert!(!sandbox.path().join("drafts").exists(), "nothing is done again");
 }
 
@@ -72,7 +80,7 @@ fn a_run_that_waits_is_asked_anew_and_goes_on_from_its_replies() {
     let id = waits.split("waiting for approval (").nth(1).unwrap().split(')').next().unwrap();
     let ended = resume_old(&sandbox, &["--approve", id]).ended();
     assert!(ended.code == Some(0) && ended.stdout.ends_with(ARTICLE), "{ended:?}");
-    assert!(ended.stderr.contains("7 requests · 4625 tokens in, 365 out"), "{}", ended.stderr);
+    assert_eq!(spent(resume_old(&sandbox, &["--json"])), SPENT);
     assert!(fs::read_to_string(sandbox.path().join("drafts/harbour.md")).unwrap().contains("60 tonnes"));
 }
 
