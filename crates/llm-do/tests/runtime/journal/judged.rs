@@ -59,7 +59,7 @@ fn config(approvals: Approvals) -> RuntimeConfig {
 
 #[tokio::test]
 async fn every_call_that_was_judged_says_how_and_by_whom() {
-    use CallFate::{Ran, Refused};
+    use CallFate::{Ran as HasRun, Refused};
     use DecidedBy::{Person, Toolset, Variant, Worker};
     use VerdictKind::{Allow, Ask, AskAnyway};
     let desk = desk();
@@ -72,19 +72,19 @@ async fn every_call_that_was_judged_says_how_and_by_whom() {
     let reads: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "read_file").collect();
     let looks: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "look").collect();
     for (found, verdict, about, by, fate) in [
-        (call(&calls, "child"), Allow, None, Toolset, Ran),
-        (call(&calls, "charge"), Ask, None, Person, Ran),
-        (reads[0], Allow, file("real.md"), Toolset, Ran),
-        (reads[1], AskAnyway, file(".env"), Person, Ran),
-        (call(&calls, "write_file"), Ask, file("new.md"), Worker, Ran),
-        (call(&calls, "list_files"), Allow, file(""), Toolset, Ran),
-        (call(&calls, "notes_write_file"), Ask, file("b.md"), Worker, Ran),
+        (call(&calls, "child"), Allow, None, Toolset, HasRun),
+        (call(&calls, "charge"), Ask, None, Person, HasRun),
+        (reads[0], Allow, file("real.md"), Toolset, HasRun),
+        (reads[1], AskAnyway, file(".env"), Person, HasRun),
+        (call(&calls, "write_file"), Ask, file("new.md"), Worker, HasRun),
+        (call(&calls, "list_files"), Allow, file(""), Toolset, HasRun),
+        (call(&calls, "notes_write_file"), Ask, file("b.md"), Worker, HasRun),
         (call(&calls, "notes_read_file"), Allow, file("b.md"), Variant, Refused),
-        (call(&calls, "shell"), Allow, words, Toolset, Ran),
+        (call(&calls, "shell"), Allow, words, Toolset, HasRun),
         (call(&calls, "pay"), Allow, None, Worker, Refused),
-        (call(&calls, "spend"), Allow, None, Toolset, Ran),
-        (looks[0], Allow, None, Toolset, Ran),
-        (looks[1], Allow, None, Toolset, Ran),
+        (call(&calls, "spend"), Allow, None, Toolset, HasRun),
+        (looks[0], Allow, None, Toolset, HasRun),
+        (looks[1], Allow, None, Toolset, HasRun),
     ] {
         let JudgedCall { tool, judgement, .. } = found;
         assert_eq!((judgement.verdict, &judgement.about), (verdict, &about), "{tool}");
