@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::events::AgentSpending;
 use llm_do::messages::Usage;
-use llm_do::prices;
 use llm_do::program::Entry;
 use llm_do::providers::ModelError;
 use llm_do::records::{
@@ -355,7 +354,7 @@ impl RunKeeper {
         self.earlier = lines.into_iter().filter(|line| line.run == self.id && line.day != today).collect();
         // What a fork began with was paid by another run.
         for request in inherited {
-            self.inherited = prices::sum(&self.inherited, &request.usage);
+            self.inherited = self.inherited.plus(&request.usage);
             self.earlier.push(inherited_line(request, today, self.id, &self.subject));
         }
         let before = self.store.index().read().ok();

@@ -28,21 +28,23 @@ use crate::failure::Failure;
 
 pub fn run(args: RunsArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    if let Some(RunsCommand::Key) = args.command {
-        let key = StateKey::new_hex().map_err(|error| Failure::failed(format!("no key can be made: {error}")))?;
-        return console::print(&format!("{key}\n"));
-    }
-    let settings = environment.settings()?;
+    let settings = || environment.settings();
     match args.command {
-        None => list::run(&args.listing, &environment, &settings),
-        Some(RunsCommand::Show(args)) => show::run(&args, &settings),
-        Some(RunsCommand::Follow(args)) => follow::run(&args, &settings),
-        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings),
-        Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings),
-        Some(RunsCommand::Export(args)) => export::run(&args, &settings),
-        Some(RunsCommand::Rm(args)) => remove::run(&args, &settings),
-        Some(RunsCommand::Key) => Ok(()),
+        None => list::run(&args.listing, &environment, &settings()?),
+        Some(RunsCommand::Show(args)) => show::run(&args, &settings()?),
+        Some(RunsCommand::Follow(args)) => follow::run(&args, &settings()?),
+        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings()?),
+        Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings()?),
+        Some(RunsCommand::Export(args)) => export::run(&args, &settings()?),
+        Some(RunsCommand::Rm(args)) => remove::run(&args, &settings()?),
+        Some(RunsCommand::Key) => print_key(),
     }
+}
+
+/// It needs no settings: a user who asks for a key may have none yet.
+fn print_key() -> Result<(), Failure> {
+    let key = StateKey::new_hex().map_err(|error| Failure::failed(format!("no key can be made: {error}")))?;
+    console::print(&format!("{key}\n"))
 }
 
 /// A run that somebody named, and what is known of it now.
