@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use llm_do::event::{EventKind, Events};
+use llm_do::event::Events;
 use llm_do::journal::file::{Durability, FileJournal, JournalSettings, NewRun, read as read_file};
 use llm_do::journal::mac::StateKey;
 use llm_do::journal::record::{RunIdentity, verified};
@@ -112,10 +112,7 @@ async fn make(file: &Path) -> Result<(), Failure> {
             }
         };
         let described = || StepDescription::new(kind, &"request");
-        let taken = steps.here(&events).step(described, |telling| async move {
-            telling.send(|| EventKind::Notice { text: "a word on the way".to_owned() });
-            Ok::<_, Stop>(Given(value))
-        });
+        let taken = steps.here(&events).step(described, |_| async move { Ok::<_, Stop>(Given(value)) });
         taken.await?;
     }
     Ok(())

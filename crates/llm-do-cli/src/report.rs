@@ -255,7 +255,7 @@ impl Summary {
     }
 }
 
-/// Whoever stopped a run decides how it ends; the error only says that it did.
+/// The reason that stopped a run decides how it ends; the error only says that it did.
 pub fn failure(error: RunError, stopped: Option<StopReason>, resumption: Option<&Resumption>) -> Failure {
     let failure = match stopped {
         None => return resume::failure(error, resumption),
@@ -284,7 +284,7 @@ fn refused_text(refused: &[Refusal]) -> Option<String> {
     }
 }
 
-/// What waits for somebody's answer, all of it, nothing cut.
+/// What waits for a person's answer, all of it, nothing cut.
 pub fn pending_text(pending: &[PendingQuestion]) -> String {
     let numbered = |(index, waits): (usize, &PendingQuestion)| {
         let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };

@@ -359,15 +359,15 @@ impl RunKeeper {
     }
 
     /// Writes down how the run ended and what it cost. Only the first time counts.
-    pub async fn end(&self, runtime: &Runtime, last: Result<(), &RunError>) {
+    pub async fn end(&self, runtime: &Runtime, last: Option<&RunError>) {
         if self.has_ended.swap(true, Ordering::SeqCst) {
             return;
         }
         let said = *self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = match last {
-            Ok(()) => said.unwrap_or(EndReason::Answered),
+            None => said.unwrap_or(EndReason::Answered),
             // A question that is open is open, whoever ended the process.
-            Err(error) => match EndReason::of(error) {
+            Some(error) => match EndReason::of(error) {
                 EndReason::Asked => EndReason::Asked,
                 reason => said.unwrap_or(reason),
             },
@@ -380,7 +380,7 @@ impl RunKeeper {
             };
             let _ = kept.journal.end(state, reason.name()).await;
         }
-        let waits = last.err().and_then(waits_for);
+        let waits = last.and_then(waits_for);
         self.list(reason.state(), waits, self.own(runtime.usage().total));
         self.count(runtime);
         if let Some(kept) = &self.kept {

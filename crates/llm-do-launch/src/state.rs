@@ -102,7 +102,7 @@ impl StateDirectory {
         }))
     }
 
-    /// The same for whoever only looks: nothing is made for that. `None` if no run was ever kept.
+    /// The same for a command that only looks: nothing is made for that. `None` if no run was ever kept.
     pub fn runs_so_far(&self) -> Result<Option<RunStore>, LaunchError> {
         let is_there = self.directory().is_some_and(|directory| StoreLayout::new(directory).runs().is_dir());
         if is_there { Ok(self.runs()?.ok()) } else { Ok(None) }

@@ -132,9 +132,9 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, AskedQuestion, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict, JudgementRecord,
-        KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, Subject, UnshownCall, VerdictKind,
-        canonical, key_of_call, short_id,
+        ApprovalMode, AskedQuestion, CallSubject, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict,
+        JudgementRecord, KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, UnshownCall,
+        VerdictKind, canonical, key_of_call, short_id,
     };
 }
 

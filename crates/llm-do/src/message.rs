@@ -151,7 +151,7 @@ pub struct Reply {
 
 impl Reply {
     /// An answer in words that is whole, of a model that says nothing of its usage.
-    pub fn answer(model: impl ToString, text: impl Into<String>) -> Self {
+    pub fn answer(model: &impl ToString, text: impl Into<String>) -> Self {
         Self {
             parts: vec![ReplyPart::Text(TextPart { text: text.into(), private: None })],
             model: model.to_string(),

@@ -39,10 +39,10 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 }
 
 /// `chat --continue`: the last chat of a project, or the one with this id, goes on with the project of today.
-pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
+pub fn continue_chat(args: &RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let settings = Arc::new(environment.settings()?);
-    let format = plan::run_format(&args);
+    let format = plan::run_format(args);
     attended(begin_chat(args, &environment, &settings), format)
 }
 
@@ -120,7 +120,7 @@ fn begin_open(
     go_on(open, talk, directory, decisions, args.force, environment, settings)
 }
 
-fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
+fn begin_chat(args: &RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
     let named = args.continued.as_deref().filter(|id| !id.is_empty());
     let place = match named {
         Some(id) => RunPlace::in_store(id, settings)?,
@@ -132,7 +132,7 @@ fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>
             .hint(format!("`{}` goes on with it", command(&open.place().resumption()))));
     }
     let directory = open.header.working_directory()?;
-    let conduct = plan::chat(&args, &directory, environment)?;
+    let conduct = plan::chat(args, &directory, environment)?;
     let overrides = plan::overrides(&args.conduct, &directory, environment, settings)?;
     let cut = if conduct.attended { CutTurn::Ask } else { CutTurn::Finish };
     let parts = (directory, overrides, conduct);
@@ -189,7 +189,7 @@ fn go_on(
     Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
-/// The record, locked: of the user's own, or of a stranger's after somebody agreed to what it names.
+/// The record, locked: of the user's own, or of a stranger's after a person agreed to what it names.
 fn opened(args: &ResumeArgs, environment: &Environment, settings: &Settings) -> Result<OpenRun, Failure> {
     let author = Author::of(args.foreign);
     let open = OpenRun::open(place(args, settings)?, author, settings)?;
@@ -298,13 +298,13 @@ impl KnownAnswers for Decisions {
     }
 }
 
-/// The questions that nobody has answered. What is read is what has the id.
+/// The questions without an answer. What is read is what has the id.
 pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
-/// What nobody knows about, before anything goes on.
+/// What may or may not have happened, said before anything goes on.
 pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {

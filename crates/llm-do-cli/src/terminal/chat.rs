@@ -26,7 +26,7 @@ use crate::{terminal, terminal::summary};
 
 /// A chat: what is said in it, and how far it has come.
 pub struct Chat {
-    /// Said before anybody is asked for more.
+    /// Said before the person is asked for more.
     first: Option<Input>,
     /// Files that go with the first line, if nothing was said before it.
     files: Vec<Attachment>,
@@ -207,7 +207,7 @@ fn last_exchange(restored: &RestoredTurns) -> String {
         Ok(text) => text,
         Err(_) => last.input.get().to_owned(),
     };
-    let quoted: String = visible_lines(&said).lines().map(|line| format!("> {line}\n")).collect();
+    let quoted = format!("> {}\n", visible_lines(&said).trim_end().replace('\n', "\n> "));
     let turns = if restored.finished == 1 { "1 turn".to_owned() } else { format!("{} turns", restored.finished) };
     format!("({turns} so far; the last one:)\n{quoted}{}", visible_lines(&report::answer(&last.output)))
 }

@@ -36,7 +36,7 @@ fn go_on(forked: ForkedRun, conduct: ConductArgs) -> Result<(), Failure> {
     let ForkedRun { id, said, is_conversation, .. } = forked;
     if let Some(prompt) = said.filter(|_| is_conversation) {
         let continued = Some(id.to_string());
-        return resume::continue_chat(RunArgs {
+        return resume::continue_chat(&RunArgs {
             prompt: Some(prompt),
             no_stdin: true,
             chat: true,

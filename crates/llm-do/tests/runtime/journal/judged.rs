@@ -3,7 +3,7 @@
 use super::*;
 use llm_do::journal::mac::{self, LineMac, SigningPurpose};
 use llm_do::runtime::judgements::{CallFate, JudgedCall, judged_calls};
-use llm_do::tools::approval::{ApprovalRequest, DecidedBy, KnownAnswers, Subject, VerdictKind};
+use llm_do::tools::approval::{ApprovalRequest, CallSubject, DecidedBy, KnownAnswers, VerdictKind};
 
 fn calls(desk: &Desk) -> Vec<JudgedCall> {
     judged_calls(&file::read(&desk.journal(), Some(&key())).unwrap()).collect()
@@ -59,18 +59,18 @@ fn config(approvals: Approvals) -> RuntimeConfig {
 
 #[tokio::test]
 async fn every_call_that_was_judged_says_how_and_by_whom() {
+    use CallFate::{Ran, Refused};
+    use DecidedBy::{Person, Toolset, Variant, Worker};
+    use VerdictKind::{Allow, Ask, AskAnyway};
     let desk = desk();
     let (approvals, _) = person(Answer::Once);
     desk.run_with(project(&desk), config(approvals), desk.create()).await.said();
     let calls = calls(&desk);
     let root = desk.files.path().canonicalize().unwrap().to_string_lossy().into_owned();
-    let file = |name: &str| Some(Subject::File { name: name.to_owned(), root: root.clone() });
-    let words = Some(Subject::Words(vec!["ls".to_owned(), "link.md".to_owned()]));
+    let file = |name: &str| Some(CallSubject::File { name: name.to_owned(), root: root.clone() });
+    let words = Some(CallSubject::Words(vec!["ls".to_owned(), "link.md".to_owned()]));
     let reads: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "read_file").collect();
     let looks: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "look").collect();
-    use CallFate::{Ran, Refused};
-    use DecidedBy::{Person, Toolset, Variant, Worker};
-    use VerdictKind::{Allow, Ask, AskAnyway};
     for (found, verdict, about, by, fate) in [
         (call(&calls, "child"), Allow, None, Toolset, Ran),
         (call(&calls, "charge"), Ask, None, Person, Ran),
