@@ -263,6 +263,7 @@ Examples:
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct ResumeArgs {
     /// The id of a run, six or more characters of its beginning, or the file that `--journal` wrote
     #[arg(value_name = "RUN", required_unless_present = "last")]

@@ -279,7 +279,7 @@ impl Attendance {
     pub fn run(self) -> Result<(), Failure> {
         let Self { ready, talk, conduct, rehearsed, editor, cut, again, executor, has_code } = self;
         let output = conduct.output.clone();
-        let attended = Attended { ready, talk, conduct, editor, cut, again };
+        let attended = AttendedRun { ready, talk, conduct, editor, cut, again };
         // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
         let attend = || executor.block_on(attend(attended));
         let ended = if has_code { process::with_room(attend) } else { attend() };
@@ -295,7 +295,7 @@ impl Attendance {
 }
 
 /// What is attended to.
-struct Attended {
+struct AttendedRun {
     ready: ReadyRun,
     talk: Talk,
     conduct: Conduct,
@@ -304,8 +304,8 @@ struct Attended {
     again: Option<LinkedLaunch>,
 }
 
-async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Failure> {
-    let Attended { ready, talk, conduct, editor, cut, again } = attended;
+async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>), Failure> {
+    let AttendedRun { ready, talk, conduct, editor, cut, again } = attended;
     let started = Instant::now();
     let OutputPlan { format, view, .. } = conduct.output.clone();
     let mut resumption = ready.resumption();

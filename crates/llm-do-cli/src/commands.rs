@@ -29,7 +29,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     let argv: Vec<OsString> = argv.into_iter().collect();
     let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
     match args.command {
-        Command::Run(args) if args.continued.is_some() => resume::continue_chat(*args),
+        Command::Run(args) if args.continued.is_some() => resume::continue_chat(&args),
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),

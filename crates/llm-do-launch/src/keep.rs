@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::events::AgentSpending;
 use llm_do::messages::Usage;
-use llm_do::prices;
 use llm_do::program::Entry;
 use llm_do::providers::ModelError;
 use llm_do::records::{
@@ -43,7 +42,7 @@ pub struct KeepPlan {
 
 impl KeepPlan {
     /// A run cannot be kept for this reason: it goes on all the same and that is said, or it does not begin.
-    pub fn unkept(&self, why: LaunchError, notes: &Notes) -> Result<(), LaunchError> {
+    pub fn unkept(&self, why: &LaunchError, notes: &Notes) -> Result<(), LaunchError> {
         if self.need == KeepNeed::Wanted {
             notes(&format!("note: this run is not kept: {}\n", why.fact()));
             return Ok(());
@@ -266,7 +265,7 @@ impl RunKeeper {
         let unkept = |reason: String| {
             let failure = LaunchError::usage(reason);
             let failure = failure.hint(Remedy::from("name a directory that can be written as the place of the state"));
-            plan.unkept(failure, &settings.notes).map(|()| None)
+            plan.unkept(&failure, &settings.notes).map(|()| None)
         };
         let store = match settings.state.runs()? {
             Ok(store) => store,
@@ -355,7 +354,7 @@ impl RunKeeper {
         self.earlier = lines.into_iter().filter(|line| line.run == self.id && line.day != today).collect();
         // What a fork began with was paid by another run.
         for request in inherited {
-            self.inherited = prices::sum(&self.inherited, &request.usage);
+            self.inherited = self.inherited.plus(&request.usage);
             self.earlier.push(inherited_line(request, today, self.id, &self.subject));
         }
         let before = self.store.index().read().ok();
@@ -371,15 +370,15 @@ impl RunKeeper {
     }
 
     /// Writes down how the run ended and what it cost. Only the first time counts.
-    pub async fn end(&self, runtime: &Runtime, last: Result<(), &RunError>) {
+    pub async fn end(&self, runtime: &Runtime, last: Option<&RunError>) {
         if self.has_ended.swap(true, Ordering::SeqCst) {
             return;
         }
         let said = *self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = match last {
-            Ok(()) => said.unwrap_or(EndReason::Answered),
+            None => said.unwrap_or(EndReason::Answered),
             // A question that is open is open, whoever ended the process.
-            Err(error) => match EndReason::of(error) {
+            Some(error) => match EndReason::of(error) {
                 EndReason::Asked => EndReason::Asked,
                 reason => said.unwrap_or(reason),
             },
@@ -392,7 +391,7 @@ impl RunKeeper {
             };
             let _ = kept.journal.end(state, reason.name()).await;
         }
-        let waits = last.err().and_then(waits_for);
+        let waits = last.and_then(waits_for);
         self.list(reason.state(), waits, self.own(runtime.usage().total));
         self.count(runtime);
         if let Some(kept) = &self.kept {

@@ -305,7 +305,7 @@ impl LinkedLaunch {
                 Ok(Record::Keep(plan, Box::new(header)))
             }
             Err(error) => {
-                plan.unkept(error, &self.settings.notes)?;
+                plan.unkept(&error, &self.settings.notes)?;
                 Ok(Record::Ephemeral)
             }
         }

@@ -143,8 +143,8 @@ impl Notifier {
     /// A run stands still, since nobody is there: all that it waits for is told at once.
     pub async fn suspended(self: &Arc<Self>, pending: &[PendingQuestion]) {
         let mut telling = JoinSet::new();
-        for question in pending.iter().cloned() {
-            let notifier = Arc::clone(self);
+        for question in pending {
+            let (notifier, question) = (Arc::clone(self), question.clone());
             telling.spawn(async move { notifier.tell(&question).await });
         }
         telling.join_all().await;

@@ -49,7 +49,7 @@ impl RunPlace {
 
     /// The run with this id, or the one beginning with this word. No file is meant.
     pub fn in_store(typed: &str, settings: &Settings) -> Result<Self, LaunchError> {
-        let store = settings.state.runs()?.map_err(no_store)?;
+        let store = settings.state.runs()?.map_err(|reason| no_store(&reason))?;
         let id = store.find(typed).map_err(|error| not_found(&error))?;
         Ok(Self::Store(store, id))
     }
@@ -60,7 +60,7 @@ impl RunPlace {
         is_wanted: impl Fn(RunKind) -> bool,
         settings: &Settings,
     ) -> Result<Self, LaunchError> {
-        let store = settings.state.runs()?.map_err(no_store)?;
+        let store = settings.state.runs()?.map_err(|reason| no_store(&reason))?;
         let unread = |error| LaunchError::failed(format!("the runs cannot be listed: {error}"));
         let text = store.index().read().map_err(unread)?;
         let newest = match project.and_then(Path::to_str) {
@@ -110,7 +110,7 @@ impl RunPlace {
     }
 }
 
-fn no_store(reason: String) -> LaunchError {
+fn no_store(reason: &str) -> LaunchError {
     LaunchError::usage(format!("no runs are kept: {reason}"))
 }
 

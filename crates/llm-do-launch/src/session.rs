@@ -316,7 +316,7 @@ impl Worker {
         };
         self.runtime.close().await;
         if let Some(keeper) = &self.keeper {
-            keeper.end(&self.runtime, last.as_ref().map(|()| ())).await;
+            keeper.end(&self.runtime, last.as_ref().err()).await;
         }
         self.tell(WorkerReport::Closed(CloseResult { messages }));
     }

@@ -431,7 +431,7 @@ impl Events {
     }
 
     /// Tells a fact to all listeners.
-    pub(crate) fn send(&self, kind: impl FnOnce() -> EventKind) {
+    pub fn send(&self, kind: impl FnOnce() -> EventKind) {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
             self.tell(self.event(self.without_keys(kind())), None);
         }

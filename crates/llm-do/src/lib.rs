@@ -187,7 +187,7 @@ pub mod names {
 
 /// What tokens cost.
 pub mod prices {
-    pub use crate::model::prices::{ModelPrice, Prices, Rate, Rates, sum};
+    pub use crate::model::prices::{ModelPrice, Prices, Rate, Rates};
 }
 
 /// What a process is allowed: open files, and room on its stack.

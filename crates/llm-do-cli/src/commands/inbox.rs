@@ -33,10 +33,10 @@ pub fn run(args: InboxArgs) -> Result<(), Failure> {
         None => list(&mut opened(&environment)?, args.json),
         Some(InboxCommand::Show(args)) => show(&environment, &args),
         Some(InboxCommand::Approve(InboxApproveArgs { questions, edit, go })) => {
-            answer(&environment, &questions, if edit { Decision::Edit } else { Decision::Approve }, go)
+            answer(&environment, &questions, if edit { &Decision::Edit } else { &Decision::Approve }, go)
         }
         Some(InboxCommand::Refuse(InboxRefuseArgs { question, reason, go })) => {
-            answer(&environment, &[question], Decision::Refuse(reason), go)
+            answer(&environment, &[question], &Decision::Refuse(reason), go)
         }
     }
 }
@@ -101,7 +101,7 @@ enum Decision {
 }
 
 /// Every question is found before the first is answered: a mistake changes nothing.
-fn answer(environment: &Environment, typed: &[String], decision: Decision, go: bool) -> Result<(), Failure> {
+fn answer(environment: &Environment, typed: &[String], decision: &Decision, go: bool) -> Result<(), Failure> {
     if matches!(decision, Decision::Edit) && typed.len() > 1 {
         return Err(Failure::usage("`--edit` changes the arguments of one call").hint("approve them one by one"));
     }
@@ -115,7 +115,7 @@ fn answer(environment: &Environment, typed: &[String], decision: Decision, go: b
     let styles = Styles { coloured: environment.colours_stderr() };
     for waiting in &waiting {
         console::complain(&shown(waiting, styles));
-        let (answer, said) = match &decision {
+        let (answer, said) = match decision {
             Decision::Approve => (Answer::Once, "approved"),
             Decision::Edit => (Answer::Edited(edited(environment, waiting)?), "approved with other arguments"),
             Decision::Refuse(reason) => (Answer::Refuse { reason: reason.clone() }, "refused"),
@@ -138,7 +138,9 @@ fn answer(environment: &Environment, typed: &[String], decision: Decision, go: b
             Ok(())
         }
         (false, waits) => {
-            waits.iter().for_each(|run| console::complain(&format!("`llm-do resume {run}` goes on with the run\n")));
+            for run in waits {
+                console::complain(&format!("`llm-do resume {run}` goes on with the run\n"));
+            }
             Ok(())
         }
     }
@@ -205,7 +207,8 @@ fn answered(id: &str, answer: &StoredAnswer) -> Failure {
 /// The whole question, as the terminal would ask it.
 fn shown(waiting: &WaitingQuestion, styles: Styles) -> String {
     let lines = question::waiting_lines(&waiting.question, &waiting.name());
-    lines.iter().map(|line| format!("{}\n", painted(styles, line.role, &line.text))).collect()
+    let lines: Vec<String> = lines.iter().map(|line| format!("{}\n", painted(styles, line.role, &line.text))).collect();
+    lines.concat()
 }
 
 fn row(waiting: &WaitingQuestion) -> Value {

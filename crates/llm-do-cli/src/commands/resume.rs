@@ -39,10 +39,10 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 }
 
 /// `chat --continue`: the last chat of a project, or the one with this id, goes on with the project of today.
-pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
+pub fn continue_chat(args: &RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
-    let format = plan::run_format(&args);
+    let format = plan::run_format(args);
     attended(begin_chat(args, &environment, &settings), format)
 }
 
@@ -120,7 +120,7 @@ fn begin_open(
     go_on(open, talk, directory, decisions, args.force, environment, settings)
 }
 
-fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
+fn begin_chat(args: &RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
     let named = args.continued.as_deref().filter(|id| !id.is_empty());
     let place = match named {
         Some(id) => RunPlace::in_store(id, settings)?,
@@ -132,7 +132,7 @@ fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>
             .hint(format!("`{}` goes on with it", command(&open.place().resumption()))));
     }
     let directory = open.header.working_directory()?;
-    let conduct = plan::chat(&args, &directory, environment)?;
+    let conduct = plan::chat(args, &directory, environment)?;
     let overrides = plan::overrides(&args.conduct, &directory, environment, settings)?;
     let cut = if conduct.attended { CutTurn::Ask } else { CutTurn::Finish };
     let parts = (directory, overrides, conduct);

@@ -28,21 +28,23 @@ use crate::failure::Failure;
 
 pub fn run(args: RunsArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    if let Some(RunsCommand::Key) = args.command {
-        let key = StateKey::new_hex().map_err(|error| Failure::failed(format!("no key can be made: {error}")))?;
-        return console::print(&format!("{key}\n"));
-    }
-    let settings = environment.settings()?;
+    let settings = || environment.settings();
     match args.command {
-        None => list::run(&args.listing, &environment, &settings),
-        Some(RunsCommand::Show(args)) => show::run(&args, &environment, &settings),
-        Some(RunsCommand::Follow(args)) => follow::run(&args, &settings),
-        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings),
-        Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings),
-        Some(RunsCommand::Export(args)) => export::run(&args, &environment, &settings),
-        Some(RunsCommand::Rm(args)) => remove::run(&args, &settings),
-        Some(RunsCommand::Key) => Ok(()),
+        None => list::run(&args.listing, &environment, &settings()?),
+        Some(RunsCommand::Show(args)) => show::run(&args, &settings()?),
+        Some(RunsCommand::Follow(args)) => follow::run(&args, &settings()?),
+        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings()?),
+        Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings()?),
+        Some(RunsCommand::Export(args)) => export::run(&args, &settings()?),
+        Some(RunsCommand::Rm(args)) => remove::run(&args, &settings()?),
+        Some(RunsCommand::Key) => print_key(),
     }
+}
+
+/// It needs no settings: a user who asks for a key may have none yet.
+fn print_key() -> Result<(), Failure> {
+    let key = StateKey::new_hex().map_err(|error| Failure::failed(format!("no key can be made: {error}")))?;
+    console::print(&format!("{key}\n"))
 }
 
 /// A run that somebody named, and what is known of it now.
@@ -57,7 +59,7 @@ impl NamedRun {
         let RunPlace::Store(store, id) = RunPlace::in_store(typed, settings)? else {
             return Err(Failure::usage(format!("`{typed}` is no run of the store")));
         };
-        let listed = store.listed(&project_of).map_err(unlisted)?;
+        let listed = store.listed(&project_of).map_err(|error| unlisted(&error))?;
         let line = listed.line_of(&id).map(|line| store.looked_at(line, &project_of)).map(owned);
         let missing = || Failure::usage(format!("the run `{id}` is only being made")).hint("try again in a moment");
         let line = line.ok_or_else(missing)?;
@@ -77,7 +79,7 @@ fn owned(line: IndexLine<'_>) -> IndexLine<'static> {
     IndexLine { id, at, kind, project, entry, label, state, waits, cost, requests, turns }
 }
 
-fn unlisted(error: std::io::Error) -> Failure {
+fn unlisted(error: &std::io::Error) -> Failure {
     Failure::failed(format!("the runs cannot be listed: {error}"))
 }
 

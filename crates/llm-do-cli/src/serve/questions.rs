@@ -38,13 +38,11 @@ impl ClientApprover {
         let params = RawJson::of(&Approve::of(self.scope, request, description));
         match self.connection.request("approve", &params).await {
             Ok(decision) => self.decided(&decision),
-            // A client that does not know the method cannot be asked, so the question stays open.
-            Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
+            // A client that does not know the method, or has gone, cannot be asked: the question stays open.
+            Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. } | RpcError::Gone(_)) => Answer::Later,
             Err(RpcError::Told { message, .. }) => {
                 self.trouble.is(format!("the client failed to answer a question: {message}"))
             }
-            // Nobody is there any more: a run that is kept waits for somebody else.
-            Err(RpcError::Gone(_)) => Answer::Later,
         }
     }
 

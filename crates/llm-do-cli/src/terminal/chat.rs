@@ -210,7 +210,7 @@ fn last_exchange(restored: &RestoredTurns) -> String {
         Ok(text) => text,
         Err(_) => last.input.get().to_owned(),
     };
-    let quoted: String = visible_lines(&said).lines().map(|line| format!("> {line}\n")).collect();
+    let quoted = format!("> {}\n", visible_lines(&said).trim_end().replace('\n', "\n> "));
     let turns = if restored.finished == 1 { "1 turn".to_owned() } else { format!("{} turns", restored.finished) };
     format!("({turns} so far; the last one:)\n{quoted}{}", visible_lines(&report::answer(&last.output)))
 }

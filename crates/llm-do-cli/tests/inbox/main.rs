@@ -81,9 +81,8 @@ fn check_refused(sandbox: &Sandbox, words: &[&str], fact: &str, hint: &str) {
 /// Every file beneath a directory, whatever it holds.
 fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let of_path = |path: PathBuf| match path.is_dir() {
-        true => tree(&path),
-        false => BTreeMap::from([(path.clone(), fs::read(path).unwrap())]),
+    let of_path = |path: PathBuf| {
+        if path.is_dir() { tree(&path) } else { BTreeMap::from([(path.clone(), fs::read(path).unwrap())]) }
     };
     paths.flat_map(of_path).collect()
 }

@@ -84,7 +84,7 @@ fn of_a_terminal_a_process_and_a_file_one_counts_and_the_others_are_told() {
                 let polled = futures_util::poll!(asking.as_mut());
                 assert!(polled.is_pending());
                 asked.send(()).unwrap();
-                tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap()
+                tokio::time::timeout(Duration::from_mins(1), asking).await.unwrap()
             });
             (
                 heard,

@@ -3,7 +3,11 @@
 //!
 //! `LLM_DO_KILLS` says how many deaths are survived; there are twenty of each without it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, its helpers too, and tells its counts"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -15,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, Role, SeenRequest};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, Role, SeenMessage, SeenRequest};
 use serde_json::{Value, json};
 use support::Sandbox;
 
@@ -30,9 +34,9 @@ fn kills() -> usize {
 /// Each turn adds its own line to a file, by an edit that would show if it happened twice, and then says so.
 fn reply(seen: &SeenRequest) -> FakeReply {
     let said: Vec<String> =
-        seen.messages.iter().filter(|message| message.role == Role::User).map(|message| message.text()).collect();
+        seen.messages.iter().filter(|message| message.role == Role::User).map(SeenMessage::text).collect();
     let line = said.iter().rev().find(|text| text.starts_with("turn ")).cloned().unwrap_or_default();
-    let calls = seen.messages.iter().flat_map(|message| message.calls()).count();
+    let calls = seen.messages.iter().flat_map(SeenMessage::calls).count();
     let turns = said.iter().filter(|text| text.starts_with("turn ")).count();
     if calls < turns {
         let call = FakeCall::new("edit_file", json!({"path": "log", "old": "END", "new": format!("{line}\nEND")}));
@@ -61,7 +65,7 @@ impl Desk {
         command.envs(variables).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let text = if lines.is_empty() { String::new() } else { lines.join("\n") + "\n" };
         let fed = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
         if let Some(time) = killed {
             std::thread::sleep(time);
@@ -115,7 +119,7 @@ impl Desk {
         }
         let last = self.fake.requests().into_iter().next_back().and_then(|last| last.seen).unwrap();
         let said: Vec<String> =
-            last.messages.iter().filter(|message| message.role == Role::User).map(|message| message.text()).collect();
+            last.messages.iter().filter(|message| message.role == Role::User).map(SeenMessage::text).collect();
         let said: Vec<&String> = said.iter().filter(|text| text.starts_with("turn ")).collect();
         let expected: Vec<String> = (1..=turns).map(|turn| format!("turn {turn}")).collect();
         assert_eq!(said, expected.iter().collect::<Vec<_>>(), "every turn is in the conversation once");

@@ -51,7 +51,9 @@ fn a_list_that_is_lost_is_made_anew_and_damage_hides_nothing() {
     let desk = Desk::new();
     let (waiting, done) = (desk.waiting(), desk.done());
     let without_times = |mut lines: Vec<serde_json::Value>| {
-        lines.iter_mut().for_each(|line| line["at"] = json!(0));
+        for line in &mut lines {
+            line["at"] = json!(0);
+        }
         lines
     };
     let before = without_times(desk.listed(&["--all"]));
@@ -85,7 +87,7 @@ fn an_id_is_any_unique_beginning() {
     let common: String = one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
     let said = desk.refuses(&["runs", "show", &common]);
     assert!(said.contains("is the beginning of 2 ids") && said.ends_with(": RUN, RUN\n"), "{said}");
-    assert!(desk.says(&["runs", "show", &one[..common.len() + 1]]).starts_with(&format!("run {one} ")));
+    assert!(desk.says(&["runs", "show", &one[..=common.len()]]).starts_with(&format!("run {one} ")));
     assert!(desk.refuses(&["runs", "show", "zzzzzz"]).starts_with("error: there is no run `zzzzzz`\n"));
     assert!(desk.refuses(&["runs", "show", "06"]).contains("too short"));
     assert!(desk.refuses(&["runs", "rm", &one, "../../key"]).contains("there is no run"));

@@ -101,7 +101,7 @@ impl Desk {
 
 fn writes(seen: &SeenRequest) -> FakeReply {
     let usage = FakeUsage::new(1000, 100);
-    let heard = seen.messages.last().map(|message| message.text()).unwrap_or_default();
+    let heard = seen.messages.last().map(fake_llm::SeenMessage::text).unwrap_or_default();
     let reply = match seen.last_result() {
         None if heard == "write" => {
             FakeReply::calls([FakeCall::new("write_file", json!({"path": "a.txt", "content": "new\n"}))])

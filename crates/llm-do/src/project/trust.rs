@@ -20,7 +20,7 @@ use crate::BoxFuture;
 use crate::escape::visible_name;
 use crate::journal::digest::digest;
 use crate::model::name::ModelChoices;
-use crate::syntax::claim::{Claim, ClaimClass, Subject};
+use crate::syntax::claim::{Claim, ClaimClass, ClaimSubject};
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Located, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rule;
@@ -314,25 +314,25 @@ impl TrustItemWriter<'_> {
             item.source = agent.map(|agent| format!("agent `{}`", agent.name)).unwrap_or_default();
         }
         match &claim.subject {
-            Subject::Text(text) => item.shown.clone_from(text),
-            Subject::Module(module) => {
+            ClaimSubject::Text(text) => item.shown.clone_from(text),
+            ClaimSubject::Module(module) => {
                 item.hidden.extend(self.python_fence());
                 item.shown = format!("the Python module {module}{}", self.behind_fence());
             }
-            Subject::Command { words, remark } => self.command(&mut item, words, remark),
-            Subject::Python(file) => {
+            ClaimSubject::Command { words, remark } => self.command(&mut item, words, remark),
+            ClaimSubject::Python(file) => {
                 let file = lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file));
                 item.hidden.push(covered(self.contents().of_project(&file)));
                 item.hidden.extend(self.python_fence());
                 item.shown = format!("{} of this project{}", file.display(), self.behind_fence());
             }
-            Subject::Script(file) => {
+            ClaimSubject::Script(file) => {
                 item.hidden.extend([std::mem::take(&mut item.source), self.script(base, file)]);
                 "from a script instead of a model".clone_into(&mut item.shown);
                 item.source.clone_from(file);
             }
-            Subject::Tool(tool) => self.tool(&mut item, agent, tool),
-            Subject::ToolOf { toolset, tool } => {
+            ClaimSubject::Tool(tool) => self.tool(&mut item, agent, tool),
+            ClaimSubject::ToolOf { toolset, tool } => {
                 item.hidden.extend(self.definitions(toolset));
                 item.shown = format!("{tool} of `{toolset}`");
             }
@@ -376,7 +376,7 @@ impl TrustItemWriter<'_> {
     /// well if the rule named it without its path.
     fn is_like_a_name(&self, claim: &Claim) -> bool {
         match &claim.subject {
-            Subject::Command { words, remark } if remark == IF_YES => {
+            ClaimSubject::Command { words, remark } if remark == IF_YES => {
                 matches!(self.place_of_program(&claim.owner, words), Some(ProgramPlace::System))
             }
             _ => false,
@@ -500,7 +500,7 @@ impl TrustItemWriter<'_> {
     /// Modules of which an item of their own speaks.
     fn named_modules(&self) -> BTreeSet<PathBuf> {
         let named = self.surveyed.project.claims().filter_map(|(base, claim)| match &claim.value.subject {
-            Subject::Python(file) => lexical_join(base, Path::new(file)),
+            ClaimSubject::Python(file) => lexical_join(base, Path::new(file)),
             _ => None,
         });
         named.collect()

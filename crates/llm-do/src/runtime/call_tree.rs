@@ -11,7 +11,6 @@ use crate::journal::call::{CallOutcome, CallRecord, call_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress, turn_number};
 use crate::journal::{StepKind, StepRecord};
 use crate::message::{Content, RawJson, ToolCall, Usage};
-use crate::model::prices;
 use crate::tools::approval::{Answer, JudgementRecord, RecordedAnswer};
 use crate::tools::plane::InDoubt;
 
@@ -116,7 +115,7 @@ impl<'a> CallPlaces<'a> {
         for RecordedRequest { key, usage: more, .. } in requests(contents) {
             for place in places(entry, &key) {
                 match usage.get_mut(place) {
-                    Some(sum) => *sum = prices::sum(sum, &more),
+                    Some(sum) => *sum = sum.plus(&more),
                     None => drop(usage.insert(place.to_owned(), more)),
                 }
             }

@@ -8,7 +8,6 @@ use crate::event::{
     UsageReport,
 };
 use crate::message::{RawJson, Usage};
-use crate::model::prices;
 
 /// Records events; cheap to share.
 #[derive(Debug, Default)]
@@ -170,21 +169,21 @@ impl Recorder for RunTotals {
 
 impl TotalsState {
     fn add_usage(&mut self, call: u64, agent: &Arc<str>, model: &str, usage: &Usage) {
-        self.usage.total = prices::sum(&self.usage.total, usage);
+        self.usage.total = self.usage.total.plus(usage);
         match self.spending.iter_mut().find(|known| known.agent == *agent && known.model == model) {
-            Some(known) => known.usage = prices::sum(&known.usage, usage),
+            Some(known) => known.usage = known.usage.plus(usage),
             None => {
                 self.spending.push(AgentSpending { agent: Arc::clone(agent), model: model.to_owned(), usage: *usage });
             }
         }
         match self.usage.by_model.get_mut(model) {
-            Some(known) => *known = prices::sum(known, usage),
+            Some(known) => *known = known.plus(usage),
             None => {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
         if let Some(OpenTrace { call, .. }) = self.open.get_mut(&call).map(AsMut::as_mut) {
-            call.usage = prices::sum(&call.usage, usage);
+            call.usage = call.usage.plus(usage);
         }
     }
 
@@ -218,7 +217,7 @@ impl OpenTrace {
     /// A call's usage is also its caller's. One without a rank stands behind those before it.
     fn add(&mut self, call: TraceCall, rank: Option<u64>) {
         if call.usage.requests > 0 {
-            self.call.usage = prices::sum(&self.call.usage, &call.usage);
+            self.call.usage = self.call.usage.plus(&call.usage);
         }
         let rank = rank.unwrap_or_else(|| self.ranks.last().copied().unwrap_or_default());
         let place = self.ranks.partition_point(|other| *other <= rank);

@@ -14,7 +14,6 @@ use super::run::RunStore;
 use crate::journal::file::{JournalError, JournalSettings, OpenJournal, read_with};
 use crate::journal::record::{EndState, JournalContents};
 use crate::message::Usage;
-use crate::model::prices;
 use crate::runtime::record::{RecordedRequest, requests};
 
 /// What a run has come to. What comes from foreign text is to be escaped where it is shown.
@@ -57,7 +56,7 @@ impl RunSummary {
         let finished = turns.iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let requests: Vec<RecordedRequest> =
             requests(contents).into_iter().filter(|request| !is_inherited(contents, request)).collect();
-        let usage = requests.iter().fold(Usage::default(), |sum, request| prices::sum(&sum, &request.usage));
+        let usage = requests.iter().fold(Usage::default(), |sum, request| sum.plus(&request.usage));
         let state = match journal_use {
             JournalUse::Locked => RunState::Running,
             JournalUse::Free => left(contents, &turns),
@@ -98,7 +97,7 @@ impl RunSummary {
         for RecordedRequest { at, agent, model, usage, .. } in &self.requests {
             let agent = if agent.is_empty() { self.entry.as_str() } else { agent };
             let sum = sums.entry((CalendarDay::of(*at, 0), agent, model)).or_default();
-            *sum = prices::sum(sum, usage);
+            *sum = sum.plus(usage);
         }
         let line = |((day, agent, model), usage): ((CalendarDay, &str, &str), Usage)| CostLine {
             day,

@@ -195,8 +195,9 @@ impl Verdict {
             | (
                 verdict @ (Self::Block(_) | Self::Fail(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)),
                 Some(Rule::Allow | Rule::Ask),
-            ) => verdict,
-            (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
+            )
+            | (verdict @ Self::Block(_), Some(Rule::Block))
+            | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
             (_, Some(Rule::Block)) => Self::Block("blocked by a rule of the agent".to_owned()),
             (Self::Allow | Self::Ask(_), Some(Rule::Allow)) => Self::Allow,
             (Self::Allow, Some(Rule::Ask)) => Self::Ask(Question::because("a rule of the agent asks")),
@@ -678,11 +679,11 @@ impl GateOutcome {
     }
 
     /// Of arguments that a person changed. `judged` is how they were judged when the person did that.
-    fn of_edited(arguments: RawJson, verdict: Result<Verdict, String>, judged: Option<String>) -> Self {
+    fn of_edited(arguments: RawJson, verdict: Result<Verdict, String>, judged: Option<&str>) -> Self {
         match verdict {
             // The person is there and mistyped: the model reads it, and the run goes on.
             Ok(Verdict::Block(reason)) | Err(reason) => Self::refused(reason, RefusedBy::Person),
-            Ok(verdict) if judged != Some(verdict.judged()) => {
+            Ok(verdict) if judged != Some(verdict.judged().as_str()) => {
                 let reason = "what the user changed the arguments to is about something else by now";
                 Self::refused(reason.to_owned(), RefusedBy::Person)
             }
@@ -818,7 +819,7 @@ impl Gate {
                             edited = ruling.record;
                             ruling.verdict
                         });
-                        GateOutcome::of_edited(arguments, ruling, judged)
+                        GateOutcome::of_edited(arguments, ruling, judged.as_deref())
                     }
                     Answer::Refuse { reason } => {
                         let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());

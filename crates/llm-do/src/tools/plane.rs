@@ -515,7 +515,7 @@ fn unshown(call: &ToolCall, cx: &CallContext<'_>) -> Option<UnshownCall> {
 /// Where what an agent gave to its caller is recorded already.
 fn said(record: &CallRecord, events: &Events) -> Option<SaidBeneath> {
     let CallOutcome::Content(content) = &record.gave else { return None };
-    events.last_text(|key, text| SaidBeneath::of(content, key.to_owned(), text)).flatten()
+    events.last_text(|key, text| SaidBeneath::of(content, key, text)).flatten()
 }
 
 /// A call of which it is unknown whether it happened, as a journal keeps it for a person who finds out.

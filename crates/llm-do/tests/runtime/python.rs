@@ -142,7 +142,7 @@ fn results(messages: &[Message]) -> Vec<String> {
         Message::User(_) | Message::Assistant(_) => Vec::new(),
     };
     let read = |outcome: Result<Vec<Content>, String>| match outcome {
-        Ok(content) => content.iter().map(|part| format!("{part:?}")).collect(),
+        Ok(content) => content.iter().map(|part| format!("{part:?}")).collect::<Vec<_>>().concat(),
         Err(error) => error,
     };
     messages.iter().flat_map(of).map(|result| read(result.outcome)).collect()

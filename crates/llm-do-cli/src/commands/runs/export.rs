@@ -12,12 +12,10 @@ use serde_json::{Map, Value};
 use super::{NamedRun, damaged, table, transcript};
 use crate::args::{ExportFormat, ExportRunArgs};
 use crate::console;
-use crate::environment::Environment;
 use crate::failure::Failure;
 
-pub fn run(args: &ExportRunArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
+pub fn run(args: &ExportRunArgs, settings: &Settings) -> Result<(), Failure> {
     let named = NamedRun::find(&args.named.run, settings)?;
-    let _ = environment;
     match args.format {
         ExportFormat::Jsonl => lines(&named.store, named.id())?,
         ExportFormat::Markdown => console::print(&markdown(&named)?)?,

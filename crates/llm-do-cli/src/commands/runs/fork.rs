@@ -36,13 +36,12 @@ fn go_on(forked: ForkedRun, conduct: ConductArgs) -> Result<(), Failure> {
     let ForkedRun { id, said, is_conversation, .. } = forked;
     if let Some(prompt) = said.filter(|_| is_conversation) {
         let continued = Some(id.to_string());
-        let (prompt, chat, no_stdin, force) = (Some(prompt), true, true, true);
-        return resume::continue_chat(RunArgs {
-            prompt,
-            chat,
+        return resume::continue_chat(&RunArgs {
+            prompt: Some(prompt),
+            no_stdin: true,
+            chat: true,
             continued,
-            no_stdin,
-            force,
+            force: true,
             conduct,
             ..RunArgs::default()
         });

@@ -27,7 +27,7 @@ pub fn run(args: &ListRunsArgs, environment: &Environment, settings: &Settings) 
         }
         return Ok(());
     };
-    let text = store.listed(&project_of).map_err(unlisted)?;
+    let text = store.listed(&project_of).map_err(|error| unlisted(&error))?;
     let most = args.lines.unwrap_or(if args.all { usize::MAX } else { USUAL });
     let lines: Vec<IndexLine<'_>> = filter.chosen(&text, &store).take(most).collect();
     let printed = console::print(&shown(&lines, args, environment));

@@ -7,6 +7,7 @@ use llm_do::store::costs::CalendarDay;
 use llm_do::store::index::{IndexLine, RunKind, RunState};
 
 use crate::terminal::style::{fit, width};
+use crate::terminal::summary;
 
 /// What a terminal has at least.
 pub const NARROW: usize = 80;
@@ -107,16 +108,7 @@ fn cost(usd: Option<f64>, requests: u64) -> String {
     match usd {
         None if requests == 0 => "$0".to_owned(),
         None => "unknown".to_owned(),
-        Some(usd) => money(usd),
-    }
-}
-
-/// Small amounts to the hundredth of a cent.
-pub fn money(usd: f64) -> String {
-    match usd {
-        0.0 => "$0".to_owned(),
-        usd if usd < 1.0 => format!("${usd:.4}"),
-        usd => format!("${usd:.2}"),
+        Some(usd) => summary::money(usd),
     }
 }
 

@@ -133,7 +133,7 @@ fn check(history: &[Message]) -> Result<(), String> {
             (None, Message::User(_)) => {}
             (None, Message::Assistant(reply)) => open = Some(reply).filter(|reply| reply.tool_calls().next().is_some()),
             (Some(reply), Message::Tool(results)) => {
-                fits(reply, results).map_err(|why| format!("message {number}: {why}"))?
+                fits(reply, results).map_err(|why| format!("message {number}: {why}"))?;
             }
             (None, Message::Tool(_)) => return Err(format!("message {number} has results of calls that nobody made")),
             (Some(_), Message::User(_) | Message::Assistant(_)) => {
