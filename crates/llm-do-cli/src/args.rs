@@ -586,7 +586,7 @@ pub struct CompletionsArgs {
 }
 
 /// A time in seconds, or with a unit.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let unit = match text.chars().next_back() {
         Some('s') => Some(1.0),
         Some('m') => Some(60.0),
@@ -599,7 +599,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     let unit = unit.unwrap_or(1.0);
     let seconds = number.trim().parse::<f64>().ok().map(|number| number * unit);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`, `7d`, `4w`".to_owned())
+    duration
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`, `7d`, `4w`".to_owned())
 }
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
@@ -899,7 +901,15 @@ mod tests {
     #[test]
     fn times_have_units() {
         let seconds = |text| duration(text).map(|duration| duration.as_secs_f64());
-        for (text, expected) in [("90", 90.0), ("1.5s", 1.5), ("5m", 300.0), ("2h", 7200.0), ("7d", 604_800.0), ("2w", 1_209_600.0), ("0.2", 0.2)] {
+        for (text, expected) in [
+            ("90", 90.0),
+            ("1.5s", 1.5),
+            ("5m", 300.0),
+            ("2h", 7200.0),
+            ("7d", 604_800.0),
+            ("2w", 1_209_600.0),
+            ("0.2", 0.2),
+        ] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
         for text in ["", "m", "0", "-1", "1y", "inf", "NaN", "1e99h", "soon"] {

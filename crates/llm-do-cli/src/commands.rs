@@ -7,7 +7,7 @@ mod foreign;
 mod models;
 mod new;
 pub mod resume;
-mod runs;
+pub mod runs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -125,7 +125,7 @@ impl QuestionBroker {
     }
 
     /// The front end has left: what is open, and all that comes, waits for somebody else.
-    fn leave(&self) {
+    pub fn leave(&self) {
         let mut questions = self.questions();
         questions.is_left = true;
         let mut open = std::mem::take(&mut questions.open);

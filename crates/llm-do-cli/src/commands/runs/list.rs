@@ -10,7 +10,7 @@ use llm_do_launch::open_run::project_at;
 use llm_do_launch::settings::Settings;
 
 use super::table;
-use super::{now, unlisted};
+use super::{now, owned, unlisted};
 use crate::args::{ListRunsArgs, StateArg};
 use crate::console;
 use crate::environment::Environment;
@@ -33,13 +33,25 @@ pub fn run(args: &ListRunsArgs, environment: &Environment, settings: &Settings) 
     let printed = console::print(&shown(&lines, args, environment));
     for line in lines.iter().filter(|line| line.state == RunState::Damaged) {
         if let Err(error) = store.read_journal(&line.id) {
-            console::complain(&format!("note: the run {} cannot be read: {}\n", line.id, crate::failure::marked(&error.to_string())));
+            console::complain(&format!(
+                "note: the run {} cannot be read: {}\n",
+                line.id,
+                crate::failure::marked(&error.to_string())
+            ));
         }
     }
     if lines.is_empty() && !args.json {
         console::complain(filter.nothing());
     }
     printed
+}
+
+/// The runs that are wanted, the newest first, each as it is now.
+pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<'static>>, Failure> {
+    let Some(store) = settings.state.runs_so_far()? else { return Ok(Vec::new()) };
+    let (filter, text) = (RunFilter::of(args, now()), store.listed(&project_of).map_err(unlisted)?);
+    let most = args.lines.unwrap_or(USUAL);
+    Ok(filter.chosen(&text, &store).take(most).map(owned).collect())
 }
 
 fn shown(lines: &[IndexLine<'_>], args: &ListRunsArgs, environment: &Environment) -> String {
@@ -108,9 +120,10 @@ impl RunFilter {
         let lines: Box<dyn Iterator<Item = IndexLine<'a>>> = match &self.project {
             ProjectFilter::Any => Box::new(text.newest()),
             ProjectFilter::Root(root) => Box::new(text.newest_of(root)),
-            ProjectFilter::Name(name) => Box::new(text.newest().filter(move |line| {
-                line.project.trim_end_matches('/').rsplit('/').next() == Some(name.as_str())
-            })),
+            ProjectFilter::Name(name) => Box::new(
+                text.newest()
+                    .filter(move |line| line.project.trim_end_matches('/').rsplit('/').next() == Some(name.as_str())),
+            ),
         };
         let wanted = lines.filter(|line| line.at >= self.since && self.fits_label(line) && self.may_be(line.state));
         let looked_at = wanted.map(|line| store.looked_at(line, &project_of));
@@ -130,8 +143,12 @@ impl RunFilter {
         let is_filtered = self.state.is_some() || self.label.is_some() || self.since > 0;
         match (&self.project, is_filtered) {
             (ProjectFilter::Any, false) => "no run is kept yet\n",
-            (ProjectFilter::Root(_), false) => "no run of this project is kept; `llm-do runs --all` lists those of all\n",
-            (ProjectFilter::Name(_), false) => "no run of such a project is kept; `llm-do runs --all` lists those of all\n",
+            (ProjectFilter::Root(_), false) => {
+                "no run of this project is kept; `llm-do runs --all` lists those of all\n"
+            }
+            (ProjectFilter::Name(_), false) => {
+                "no run of such a project is kept; `llm-do runs --all` lists those of all\n"
+            }
             (ProjectFilter::Any | ProjectFilter::Root(_) | ProjectFilter::Name(_), true) => "there is no such run\n",
         }
     }

@@ -2,9 +2,7 @@
 
 use llm_do::approval::{PendingQuestion, short_id};
 use llm_do::escape::visible;
-use llm_do::records::{
-    ForkOrigin, JournalContents, RecordedCall, RunKind, calls, conversation, shown_time,
-};
+use llm_do::records::{ForkOrigin, JournalContents, RecordedCall, RunKind, calls, conversation, shown_time};
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::summary::{JournalUse, RunSummary};
 use llm_do::{Message, RawJson};
@@ -27,9 +25,16 @@ pub fn run(args: &ShowRunArgs, environment: &Environment, settings: &Settings) -
     console::print(&if args.json { json::line(&shown) } else { shown.text(&contents) })
 }
 
+/// All that is shown of a run, as JSON one object.
+pub fn shown(typed: &str, with_messages: bool, settings: &Settings) -> Result<ShownRun, Failure> {
+    let named = NamedRun::find(typed, settings)?;
+    let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
+    Ok(ShownRun::of(named.line, &contents, with_messages))
+}
+
 /// All that is shown of a run; as JSON one object.
 #[derive(Serialize)]
-struct ShownRun {
+pub struct ShownRun {
     #[serde(flatten)]
     line: IndexLine<'static>,
     begun: u64,
@@ -82,7 +87,8 @@ impl ShownRun {
         let by = self.begun_by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
         let ago = table::when(self.begun, now());
         text.push_str(&row("begun", &format!("{}{by}, {ago}", shown_time(self.begun))));
-        let requests = if usage.requests == 1 { "1 request".to_owned() } else { format!("{} requests", usage.requests) };
+        let requests =
+            if usage.requests == 1 { "1 request".to_owned() } else { format!("{} requests", usage.requests) };
         text.push_str(&row("took", &format!("{requests} · {} · {}", summary::tokens(usage), summary::cost(usage))));
         text.push_str(&format!("\n{}", tree::tree(&self.calls)));
         if let Some(messages) = &self.messages {
