@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
@@ -41,6 +41,8 @@ pub enum Command {
     Runs(RunsArgs),
     /// Sum up what runs cost
     Costs(CostsArgs),
+    /// List the open questions of all runs, and answer them from here
+    Inbox(InboxArgs),
     /// Serve other programs: JSON-RPC on stdin and stdout
     Serve(ServeArgs),
     /// Link a project without running anything of it, and show what it can do
@@ -261,6 +263,7 @@ Examples:
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct ResumeArgs {
     /// The id of a run, six or more characters of its beginning, or the file that `--journal` wrote
     #[arg(value_name = "RUN", required_unless_present = "last")]
@@ -472,6 +475,92 @@ pub enum CostGroupArg {
     Entry,
 }
 
+impl ResumeArgs {
+    /// Of a run that is named by its id, without any decision.
+    pub fn of_run(id: &str, conduct: ConductArgs) -> Self {
+        Self {
+            run: Some(id.into()),
+            last: false,
+            approve: Vec::new(),
+            refuse: Vec::new(),
+            reason: Vec::new(),
+            show: false,
+            force: false,
+            foreign: false,
+            conduct,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  llm-do inbox                                   the open questions of all runs
+  llm-do inbox show 48877392a3eb                 all of one of them
+  llm-do inbox approve 48877392a3eb --go         allow the call, and go on with its run
+  llm-do inbox approve 06gy3k9x/48877392a3eb     where several runs have such a question
+  llm-do inbox refuse 48877392a3eb --reason \"use the other account\"
+
+An answer counts once, whoever gives it first: here, at the terminal that asks, or from another program.
+A run that still runs takes it at once; one that was suspended takes it when it goes on.")]
+pub struct InboxArgs {
+    /// Go on listing new questions until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
+    /// As JSON: an array, with --watch one line each
+    #[arg(long)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Option<InboxCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum InboxCommand {
+    /// Show all of a question
+    Show(InboxShowArgs),
+    /// Allow the calls that are asked about
+    Approve(InboxApproveArgs),
+    /// Refuse the call that is asked about
+    Refuse(InboxRefuseArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxShowArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxApproveArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION", required = true)]
+    pub questions: Vec<String>,
+    /// Change the arguments in $EDITOR first
+    #[arg(long)]
+    pub edit: bool,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InboxRefuseArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// What the model reads about the refusal
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
 /// With which fence around commands a rule that allows is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -609,7 +698,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     let argv = with_help(argv.into_iter().collect());
     let is_chat = argv.get(1).is_some_and(|first| first == "chat");
     let meant = with_run(argv.clone());
-    let args = match parse_run(&meant) {
+    let args = match parse_run(&meant).or_else(|| parse_runs(&meant)) {
         Some(args) => args,
         None => match Args::try_parse_from(meant) {
             // A user who typed `chat` reads errors about `chat` and not about `run`.
@@ -675,12 +764,27 @@ fn parse_run(argv: &[OsString]) -> Option<Args> {
     if command != "run" {
         return None;
     }
-    let mut run = RunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
-    let mut matches = run.try_get_matches_from_mut(words).ok()?;
-    let args = RunArgs::from_arg_matches_mut(&mut matches).ok();
+    parse_alone::<RunArgs>("run", words).map(|args| Args { command: Command::Run(Box::new(args)) })
+}
+
+/// A list of runs by itself, for the same reason: to read the list costs less than to define all flags.
+fn parse_runs(argv: &[OsString]) -> Option<Args> {
+    let [_, command, words @ ..] = argv else { return None };
+    let is_list = words.first().is_none_or(|word| word.as_encoded_bytes().starts_with(b"-"));
+    if command != "runs" || !is_list {
+        return None;
+    }
+    let listing = parse_alone::<ListRunsArgs>("runs", words)?;
+    Some(Args { command: Command::Runs(RunsArgs { command: None, listing }) })
+}
+
+fn parse_alone<T: clap::Args + clap::FromArgMatches>(name: &'static str, words: &[OsString]) -> Option<T> {
+    let mut command = T::augment_args(clap::Command::new(name).no_binary_name(true));
+    let mut matches = command.try_get_matches_from_mut(words).ok()?;
+    let args = T::from_arg_matches_mut(&mut matches).ok();
     // There is one command in a process: to give the memory of its table back, piece by piece, takes longer than to make it.
-    std::mem::forget((run, matches));
-    Some(Args { command: Command::Run(Box::new(args?)) })
+    std::mem::forget((command, matches));
+    args
 }
 
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
@@ -720,8 +824,21 @@ Examples:
 pub const NOW: &str = "now";
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] =
-    &["run", "chat", "resume", "runs", "costs", "serve", "check", "validate", "new", "models", "schema", "completions"];
+pub const COMMANDS: &[&str] = &[
+    "run",
+    "chat",
+    "resume",
+    "runs",
+    "costs",
+    "inbox",
+    "serve",
+    "check",
+    "validate",
+    "new",
+    "models",
+    "schema",
+    "completions",
+];
 
 /// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
 fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {
@@ -814,6 +931,17 @@ mod tests {
             assert_eq!(parse_run(&words).map(|args| format!("{args:?}")), whole.ok(), "{line}");
             assert!(parse_run(&words).is_some(), "{line}");
         }
+        for line in ["llm-do runs", "llm-do runs --all --json -n 3", "llm-do runs --state waits --since 7d --project x"]
+        {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let whole = Args::try_parse_from(&words).map(|args| format!("{args:?}"));
+            assert_eq!(parse_runs(&words).map(|args| format!("{args:?}")), whole.ok(), "{line}");
+            assert!(parse_runs(&words).is_some(), "{line}");
+        }
+        for line in ["llm-do runs show x", "llm-do runs --help", "llm-do runs --state x", "llm-do run x"] {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            assert!(parse_runs(&words).is_none(), "{line}");
+        }
         for line in ["llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             assert!(parse_run(&words).is_none(), "{line}");
@@ -835,7 +963,7 @@ mod tests {
     fn the_manual_is_what_the_help_says() {
         let mut command = command();
         command.build();
-        let mut written: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+        let mut written = subcommands(&command);
         written.push(command);
         for command in written {
             let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
@@ -845,10 +973,18 @@ mod tests {
         }
     }
 
+    /// All commands, and behind each one those that it has itself.
+    fn subcommands(command: &clap::Command) -> Vec<clap::Command> {
+        let with_own =
+            |inner: &clap::Command| std::iter::once(inner.clone()).chain(subcommands(inner)).collect::<Vec<_>>();
+        command.get_subcommands().flat_map(with_own).collect()
+    }
+
     /// The flags and arguments of one command as a table.
     fn reference(command: &clap::Command) -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        let mut text = format!("\n## `llm-do {}`\n\n{about}.\n", command.get_name());
+        let name = command.get_bin_name().unwrap_or(command.get_name());
+        let mut text = format!("\n## `{name}`\n\n{about}.\n");
         if command.get_name() == "chat" {
             return text + "Its arguments are those of `llm-do run`.\n";
         }
@@ -856,9 +992,12 @@ mod tests {
         if !aliases.is_empty() {
             text += &format!("Another name is {}.\n", aliases.join(", "));
         }
+        let arguments: Vec<&clap::Arg> =
+            command.get_arguments().filter(|argument| !argument.is_hide_set() && argument.get_id() != "help").collect();
+        if arguments.is_empty() {
+            return text;
+        }
         text += "\n| | |\n| --- | --- |\n";
-        let arguments =
-            command.get_arguments().filter(|argument| !argument.is_hide_set() && argument.get_id() != "help");
         for argument in arguments {
             let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
             let words: Vec<String> = (argument.get_possible_values().iter())
@@ -894,7 +1033,7 @@ mod tests {
         let (by_hand, _) = kept.split_once(MARK).unwrap();
         let mut command = command();
         command.build();
-        let tables: Vec<String> = command.get_subcommands().map(reference).collect();
+        let tables: Vec<String> = subcommands(&command).iter().map(reference).collect();
         check_document("cli.md", format!("{by_hand}{MARK}{}", tables.concat()).as_bytes());
     }
 

@@ -9,8 +9,10 @@ use llm_do::escape::visible;
 use llm_do::program::{Entry, Typing};
 use llm_do::records::JournalContents;
 use llm_do::runs::RestoredTurns;
+use llm_do::store::layout::RunId;
 use llm_do::trust::Fingerprint;
 use llm_do::{Input, Listen, Program, process};
+use llm_do_launch::error::LaunchError;
 use llm_do_launch::keep::RunKeeper;
 use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
@@ -36,7 +38,7 @@ use crate::terminal::prompt::Asking;
 use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::style::Styles;
-use crate::{answer_file, console, foreign_flags, terminal::trust};
+use crate::{answer_file, console, foreign_flags, remedy, terminal::trust};
 
 /// What is known of a run that goes on.
 pub struct PriorRun<'a> {
@@ -200,7 +202,7 @@ fn is_told_without_python(program: &Program) -> bool {
 
 impl LinkedRun {
     /// What becomes of the steps of a run that begins now.
-    pub fn record(&mut self) -> Result<Record, Failure> {
+    fn record(&mut self) -> Result<Record, Failure> {
         if let Some((header, contents)) = self.replayed.take() {
             return Ok(Record::Known(RunRecord::replay(contents, header.run)));
         }
@@ -211,8 +213,26 @@ impl LinkedRun {
         begun(&self.linked, &self.conduct.recording, input)
     }
 
+    /// Begins a new run, unless another one has its key.
+    pub fn begin(mut self) -> Result<RunStart, Failure> {
+        let record = self.record()?;
+        let once = match &record {
+            Record::Keep(_, header) => header.once.clone(),
+            Record::Ephemeral | Record::File(..) | Record::Known(_) => None,
+        };
+        match self.readied(record, None) {
+            Ok(attendance) => Ok(RunStart::Ready(Box::new(attendance))),
+            Err(LaunchError::Taken(first)) => Ok(RunStart::Taken(first, once)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Everything is known, and a new record is begun.
     pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, Failure> {
+        Ok(self.readied(record, known)?)
+    }
+
+    fn readied(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, LaunchError> {
         let Self { linked, talk, conduct, rehearsed, editor, cut, executor, .. } = self;
         let has_code = linked.program().registry.python.is_some();
         // A chat that is cleared begins another run of the same program.
@@ -224,16 +244,21 @@ impl LinkedRun {
 
 /// A new record, as the plan says.
 fn begun(linked: &LinkedLaunch, recording: &Recording, input: Option<Input>) -> Result<Record, Failure> {
-    let header = || RunHeader::begin(&linked.launch, linked.files.clone(), input).map(Box::new);
     Ok(match recording {
-        Recording::Keep(plan) => {
-            let mut header = header()?;
-            header.once = plan.once.as_ref().and_then(|_| header.said());
-            Record::Keep(plan.clone(), header)
+        Recording::Keep(plan) => linked.kept(plan.clone(), input)?,
+        Recording::Journal(file, kind) => {
+            let header = RunHeader::begin(&linked.launch, linked.files.clone(), input)?;
+            Record::File(file.clone(), *kind, Box::new(header))
         }
-        Recording::Journal(file, kind) => Record::File(file.clone(), *kind, header()?),
         Recording::Nothing | Recording::Replay(..) => Record::Ephemeral,
     })
+}
+
+/// What a run that was to begin has become.
+pub enum RunStart {
+    Ready(Box<Attendance>),
+    /// Another run has its key, and this is the digest of what was to be said.
+    Taken(RunId, Option<String>),
 }
 
 /// A run that is about to start, and whoever attends to it.
@@ -254,7 +279,7 @@ impl Attendance {
     pub fn run(self) -> Result<(), Failure> {
         let Self { ready, talk, conduct, rehearsed, editor, cut, again, executor, has_code } = self;
         let output = conduct.output.clone();
-        let attended = Attended { ready, talk, conduct, editor, cut, again };
+        let attended = AttendedRun { ready, talk, conduct, editor, cut, again };
         // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
         let attend = || executor.block_on(attend(attended));
         let ended = if has_code { process::with_room(attend) } else { attend() };
@@ -270,7 +295,7 @@ impl Attendance {
 }
 
 /// What is attended to.
-struct Attended {
+struct AttendedRun {
     ready: ReadyRun,
     talk: Talk,
     conduct: Conduct,
@@ -279,8 +304,8 @@ struct Attended {
     again: Option<LinkedLaunch>,
 }
 
-async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Failure> {
-    let Attended { ready, talk, conduct, editor, cut, again } = attended;
+async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>), Failure> {
+    let AttendedRun { ready, talk, conduct, editor, cut, again } = attended;
     let started = Instant::now();
     let OutputPlan { format, view, .. } = conduct.output.clone();
     let mut resumption = ready.resumption();
@@ -306,7 +331,7 @@ async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Fa
     if let (Some(keeper), Some(stopped)) = (&session.keeper, stopped) {
         keeper.ends_by(stopped.end_reason());
     }
-    first_telling(session.keeper.as_deref(), view);
+    let news = first_telling(session.keeper.as_deref(), view);
     let mut killed = None;
     let (turn, messages) = match turn {
         ScreenOutcome::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
@@ -329,7 +354,8 @@ async fn attend(attended: Attended) -> Result<(RunReport, Option<ChatEnded>), Fa
         }
         (Some(_) | None, _) => None,
     };
-    Ok((RunReport { messages, resumption, handed_over, ..RunReport::of(&runtime, turn, started.elapsed()) }, chat))
+    let report = RunReport::of(&runtime, turn, started.elapsed());
+    Ok((RunReport { messages, resumption, handed_over, news, ..report }, chat))
 }
 
 /// The turn of a conversation that an earlier process did not finish; the last answer, if there is none.
@@ -378,15 +404,11 @@ async fn converse(
 }
 
 /// Where runs are kept, said once in the life of a store and only to a person.
-fn first_telling(keeper: Option<&RunKeeper>, view: View) {
-    let Some(store) = keeper.and_then(RunKeeper::store).filter(|_| view.live) else { return };
-    if store.is_first_telling().unwrap_or(false) {
-        let place = store.layout().runs().display().to_string();
-        console::complain(&format!(
-            "(runs are kept in {}: `llm-do runs` lists them, `--ephemeral` keeps one out)\n",
-            visible(&place)
-        ));
-    }
+fn first_telling(keeper: Option<&RunKeeper>, view: View) -> Option<String> {
+    let store = keeper.and_then(RunKeeper::store).filter(|_| view.live)?;
+    let place = store.layout().runs().display().to_string();
+    let news = format!("(runs are kept in {}: `llm-do runs` lists them, `--ephemeral` keeps one out)", visible(&place));
+    store.is_first_telling().unwrap_or(false).then_some(news)
 }
 
 /// What is shown nowhere is not even sent.
@@ -407,6 +429,7 @@ fn listen(format: RunFormat, view: View) -> ListenPlan {
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => None,
         },
         history: Vec::new(),
+        answering: Some(remedy::approving),
     }
 }
 

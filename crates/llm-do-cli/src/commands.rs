@@ -4,8 +4,10 @@ mod check;
 pub mod check_report;
 mod costs;
 mod foreign;
+pub mod inbox;
 mod models;
 mod new;
+mod once;
 pub mod resume;
 pub mod runs;
 
@@ -17,6 +19,7 @@ use llm_do::schema;
 use llm_do_launch::config::Config;
 
 use crate::args::{self, Command, ModelsArgs, NewArgs, RunArgs, SchemaFormat};
+use crate::attend::RunStart;
 use crate::commands::models::ModelListing;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -26,12 +29,13 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     let argv: Vec<OsString> = argv.into_iter().collect();
     let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
     match args.command {
-        Command::Run(args) if args.continued.is_some() => resume::continue_chat(*args),
+        Command::Run(args) if args.continued.is_some() => resume::continue_chat(&args),
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),
         Command::Runs(args) => runs::run(args),
         Command::Costs(args) => costs::run(&args),
+        Command::Inbox(args) => inbox::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),
@@ -42,7 +46,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
+/// A program that reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
     let failure = Failure::Usage(foreign_flags::explained(error));
@@ -84,15 +88,14 @@ fn run_models(args: &ModelsArgs) -> Result<(), Failure> {
 /// `run` and `chat`.
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let format = plan::run_format(&args);
-    let linked = environment.settings().map(Arc::new).and_then(|settings| {
+    let (format, conduct) = (plan::run_format(&args), args.conduct.clone());
+    let begun = environment.settings_of_run(&conduct).map(Arc::new).and_then(|settings| {
         let plan = plan::run(args, &environment, &settings)?;
-        let mut linked = attend::link(plan, &environment, &settings, None)?;
-        let record = linked.record()?;
-        linked.ready(record, None)
+        attend::link(plan, &environment, &settings, None)?.begin()
     });
-    match linked {
-        Ok(attendance) => attendance.run(),
+    match begun {
+        Ok(RunStart::Ready(attendance)) => attendance.run(),
+        Ok(RunStart::Taken(first, said)) => once::attach(&first, said.as_deref(), conduct),
         Err(failure) => Err(report::not_begun(failure, format)),
     }
 }

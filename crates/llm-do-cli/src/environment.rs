@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use llm_do::trust::TrustDigest;
-use llm_do_launch::settings::{Settings, Variables};
+use llm_do_launch::settings::{Notes, Settings, Variables};
 use llm_do_launch::trust::Consent;
 
-use crate::console;
+use crate::args::ConductArgs;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use crate::{console, plan};
 
 const TRUST: &str = "LLM_DO_TRUST";
 /// What is said where a digest of a trust list was expected.
@@ -46,6 +48,13 @@ impl Environment {
     /// What holds for every run of the user.
     pub fn settings(&self) -> Result<Settings, Failure> {
         Ok(Settings::load(self.variables.clone(), console::notes())?)
+    }
+
+    /// The same for a run: whoever wants to hear of errors alone hears no remarks.
+    pub fn settings_of_run(&self, conduct: &ConductArgs) -> Result<Settings, Failure> {
+        let is_told = conduct.debug || plan::output(conduct, self).view.tells_notes();
+        let notes: Notes = if is_told { console::notes() } else { Arc::new(|_| {}) };
+        Ok(Settings::load(self.variables.clone(), notes)?)
     }
 
     /// What the user agreed to in advance, with the variable for trust.

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use llm_do::diagnostics::Colour;
 use llm_do::escape::visible_lines;
-use llm_do::providers::ModelError;
-use llm_do::toolsets::Ending;
 use llm_do::{Report, RunError};
 use llm_do_launch::error::{FailureKind, LaunchError};
 use llm_do_launch::keep::EndReason;
@@ -71,19 +69,22 @@ impl Failure {
 
     /// Of a run in another process, which ended for this reason.
     pub fn of_end(reason: EndReason, run: &str) -> Self {
-        let (code, why) = match reason {
-            EndReason::Answered => (FAILED, "was given up"),
-            EndReason::Asked => (APPROVAL, "waits for an answer"),
-            EndReason::Refused => (APPROVAL, "ended at a call that was refused"),
-            EndReason::Limit => (LIMIT, "reached a limit"),
-            EndReason::Interrupted => (INTERRUPTED, "was interrupted"),
-            EndReason::Cancelled => (INTERRUPTED, "was cancelled"),
-            EndReason::Terminated => (TERMINATED, "was terminated"),
-            EndReason::TimedOut => (TIMEOUT, "had no time left"),
-            EndReason::Unread => (UNREAD, "lost the reader of its output"),
-            EndReason::Failed => (FAILED, "failed"),
+        let why = match reason {
+            EndReason::Answered => "was given up",
+            EndReason::Asked => "waits for an answer",
+            EndReason::Refused => "ended at a call that was refused",
+            EndReason::Limit => "reached a limit",
+            EndReason::Interrupted => "was interrupted",
+            EndReason::Cancelled => "was cancelled",
+            EndReason::Terminated => "was terminated",
+            EndReason::TimedOut => "had no time left",
+            EndReason::Unread => "lost the reader of its output",
+            EndReason::Usage => "could not do what was asked for",
+            EndReason::Provider => "failed at its provider",
+            EndReason::Schema => "gave an answer that violates its schema",
+            EndReason::Failed => "failed",
         };
-        Self::with_code(code, format!("the run {run} {why}"))
+        Self::with_code(code_of(reason), format!("the run {run} {why}"))
     }
 
     pub fn terminated() -> Self {
@@ -226,46 +227,23 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let hint = error.remedy().as_ref().map(remedy::words);
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
-        Self::Failed { message, hint, code: code_of(&error), debug }
+        Self::Failed { message, hint, code: code_of(EndReason::of(&error)), debug }
     }
 }
 
-fn code_of(error: &RunError) -> u8 {
-    match error {
-        RunError::Input(_)
-        | RunError::NoAgent { .. }
-        | RunError::NoProvider { .. }
-        | RunError::Toolset { .. }
-        | RunError::IdleRule { .. }
-        | RunError::UnknownPrice { .. }
-        | RunError::UnboundedTool { .. }
-        | RunError::NotStarted => USAGE,
-        RunError::Cancelled { .. } => INTERRUPTED,
-        RunError::Ended(ending) => match ending {
-            Ending::NeedsApproval(_) | Ending::Refused { .. } | Ending::EndedByPerson => APPROVAL,
-            Ending::Unauthenticated { .. } => PROVIDER,
-            Ending::Limit { .. } => LIMIT,
-            Ending::Journal(_) => FAILED,
-        },
-        RunError::NotAskedAgain { .. } => PROVIDER,
-        RunError::Model { error, .. } => match error {
-            ModelError::Authenticate(_)
-            | ModelError::FixRequest(_)
-            | ModelError::Unreachable(_)
-            | ModelError::TimedOut(_)
-            | ModelError::Wait(_) => PROVIDER,
-            ModelError::ContextTooLong(_) => LIMIT,
-            ModelError::Garbled(_) | ModelError::GiveUp(_) => FAILED,
-        },
-        RunError::Unfinished { .. }
-        | RunError::Empty { .. }
-        | RunError::TooDeep { .. }
-        | RunError::TooManyCalls(_)
-        | RunError::RepeatedFailure { .. }
-        | RunError::Panicked { .. }
-        | RunError::Function { .. } => FAILED,
-        RunError::Limit { .. } => LIMIT,
-        RunError::Output { .. } => SCHEMA,
+/// The exit code of a run that ended for this reason.
+fn code_of(reason: EndReason) -> u8 {
+    match reason {
+        EndReason::Asked | EndReason::Refused => APPROVAL,
+        EndReason::Limit => LIMIT,
+        EndReason::Interrupted | EndReason::Cancelled => INTERRUPTED,
+        EndReason::Terminated => TERMINATED,
+        EndReason::TimedOut => TIMEOUT,
+        EndReason::Unread => UNREAD,
+        EndReason::Usage => USAGE,
+        EndReason::Provider => PROVIDER,
+        EndReason::Schema => SCHEMA,
+        EndReason::Answered | EndReason::Failed => FAILED,
     }
 }
 

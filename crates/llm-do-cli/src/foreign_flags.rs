@@ -14,10 +14,14 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["graph"], "`llm-do check PROJECT --dot` prints the call graph"),
     (&["trust"], "`llm-do check PROJECT --trust` trusts a project"),
     (&["doctor", "auth", "login", "logout", "providers"], "`llm-do models` shows whose key is at hand"),
-    (
-        &["sessions", "logs", "trace", "continue", "replay", "history"],
-        "`llm-do run PROJECT --journal FILE` keeps a run, `llm-do resume FILE` shows it and goes on",
-    ),
+    (&["sessions", "ls", "list", "ps", "history", "threads"], "`llm-do runs` lists the runs that are kept"),
+    (&["logs", "trace", "log", "transcript"], "`llm-do runs show RUN` shows what happened in a run"),
+    (&["continue"], "`llm-do chat PROJECT --continue` goes on with a chat, `llm-do resume RUN` with a run"),
+    (&["replay"], "`llm-do run PROJECT --replay FILE` answers every step from a journal"),
+    (&["fork", "branch"], "`llm-do runs fork RUN` goes on with a run in another way"),
+    (&["kill", "stop", "cancel"], "`llm-do runs cancel RUN` ends a run in another process"),
+    (&["attach", "tail", "watch"], "`llm-do runs follow RUN` shows what another process does"),
+    (&["usage", "cost", "spend"], "`llm-do costs` sums up what runs cost"),
     (&["mcp"], "servers are `toolsets` of a project; `llm-do schema project` says how they are written"),
     (&["config", "settings", "set"], "settings are in config.toml; the README says which"),
     (&["version"], "`llm-do --version` prints it"),
@@ -26,10 +30,15 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
 /// Flags of other tools, and what to type here instead.
 const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
     (
-        &["-c", "--continue", "-r", "--resume", "--last", "--session", "--fork"],
-        "`--journal FILE` keeps a run, and `llm-do resume FILE` goes on with it",
+        &["-r", "--resume", "--session", "--session-id", "--thread"],
+        "every run is kept: `llm-do runs` lists them, `llm-do resume RUN` goes on with one, `llm-do chat --continue` with a \
+         chat",
     ),
-    (&["--ephemeral", "--no-session", "--no-history"], "nothing is kept unless `--journal FILE` says so"),
+    (&["--last"], "`llm-do resume --last` goes on with the last run, `llm-do chat --continue` with the last chat"),
+    (&["--fork", "--fork-session"], "`llm-do runs fork RUN` goes on with a run in another way"),
+    (&["--no-session", "--no-session-persistence", "--no-history"], "`--ephemeral` keeps nothing of a run"),
+    (&["--name", "--title", "--tag"], "`--label NAME` gives a run a name"),
+    (&["--idempotency-key"], "`--once KEY` runs once for a key"),
     (&["-i", "--image", "--attach", "--attachment"], "`-f FILE` attaches a file"),
     (&["--prompt", "--message", "-t", "--text"], "the prompt comes after the project: `llm-do PROJECT \"…\"`"),
     (&["--param", "--params", "--args", "--input"], "`--input-json '{…}'` gives a typed input"),

@@ -23,7 +23,7 @@ mod text;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // What a parent left open is for nobody whom we start.
+    // What a parent left open is for none of our children.
     close_fds::set_fds_cloexec(3, &[]);
     // Before anything else: a keeper has one thread, and nothing of a run.
     if let Some(ended) = llm_do::fence::kept(std::env::args_os()) {

@@ -63,8 +63,8 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         Remedy::AcceptUnkeptRepository => "`LLM_DO_FENCE=thin` accepts that",
         Remedy::ReadAsForeign => "`--foreign` reads it as a stranger's",
         Remedy::ListRuns => "`llm-do runs` lists the runs that are kept",
-        Remedy::ShowRun => "wait until it ends, or look at it with `--show`",
-        Remedy::RunElsewhere => "run it from a place with another name, or without `--journal`",
+        Remedy::ShowRun => "wait until it ends, or look at it with `llm-do resume RUN --show`",
+        Remedy::RunElsewhere => "run it from a place with another name, or with `--ephemeral`",
         // Worded with their data, or as the library does.
         Remedy::Text(_)
         | Remedy::ChooseEntry { .. }
@@ -75,6 +75,11 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         | Remedy::ResumeRun { .. }
         | Remedy::RaiseAgentLimit => return None,
     })
+}
+
+/// The command that approves the question with this name.
+pub fn approving(question: &str) -> String {
+    format!("llm-do inbox approve {question}")
 }
 
 #[cfg(test)]

@@ -54,23 +54,25 @@ pub struct RunReport {
     pub resumption: Option<Resumption>,
     /// What became of the answer's way into a pipe or a device, if that is where it goes.
     pub handed_over: Option<Result<(), Failure>>,
+    /// What is said once in the life of a user.
+    pub news: Option<String>,
 }
 
 impl RunReport {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        let (messages, resumption, handed_over) = (Vec::new(), None, None);
+        let (messages, resumption, handed_over, news) = (Vec::new(), None, None, None);
         let refused = runtime.refused();
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over }
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace, refused, .. } = outcome;
         let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
-        let (resumption, handed_over) = (None, None);
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over }
+        let (resumption, handed_over, news) = (None, None, None);
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news }
     }
 
     pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -176,7 +178,7 @@ impl RunReport {
             Some(Resumption::Run(id)) => Some(id.clone()),
             Some(Resumption::File(_)) | None => None,
         };
-        Summary { elapsed: self.elapsed, usage: self.usage.total, refused, run }
+        Summary { elapsed: self.elapsed, usage: self.usage.total, refused, run, news: self.news.clone() }
     }
 
     /// With `--fail-on-refusal`, a run in which a call was refused is none that went well.
@@ -204,10 +206,10 @@ pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
     }
 }
 
-/// Stands behind what is only the beginning of an answer, also where nobody reads the error.
+/// Stands behind what is only the beginning of an answer, also where the error is not read.
 const UNFINISHED: &str = "[unfinished]\n";
 
-/// What somebody interrupted nobody waits for; what ran out of time or money was paid for.
+/// What a person interrupted is not waited for; what ran out of time or money was paid for.
 pub fn print_partial(error: &RunError, stopped: Option<StopReason>, plan: &OutputPlan) -> Result<(), Failure> {
     let is_wanted = matches!(stopped, None | Some(StopReason::TimedOut(_)));
     match error.partial().filter(|_| is_wanted) {
@@ -237,6 +239,7 @@ struct Summary {
     refused: Option<String>,
     /// The id of a run that is kept.
     run: Option<String>,
+    news: Option<String>,
 }
 
 impl Summary {
@@ -252,10 +255,13 @@ impl Summary {
             let line = summary::line(self.elapsed, &self.usage, self.run.as_deref());
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
         }
+        if let Some(news) = &self.news {
+            console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, news)));
+        }
     }
 }
 
-/// Whoever stopped a run decides how it ends; the error only says that it did.
+/// The reason that stopped a run decides how it ends; the error only says that it did.
 pub fn failure(error: RunError, stopped: Option<StopReason>, resumption: Option<&Resumption>) -> Failure {
     let failure = match stopped {
         None => return resume::failure(error, resumption),
@@ -284,7 +290,7 @@ fn refused_text(refused: &[Refusal]) -> Option<String> {
     }
 }
 
-/// What waits for somebody's answer, all of it, nothing cut.
+/// What waits for a person's answer, all of it, nothing cut.
 pub fn pending_text(pending: &[PendingQuestion]) -> String {
     let numbered = |(index, waits): (usize, &PendingQuestion)| {
         let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };
@@ -318,7 +324,7 @@ pub fn error_json(failure: &Failure) -> ErrorJson {
     ErrorJson { message, hint }
 }
 
-/// Whoever reads JSON gets a result even of a run that never began.
+/// A program that reads JSON gets a result even of a run that never began.
 pub fn not_begun(failure: Failure, format: RunFormat) -> Failure {
     if format != RunFormat::Text {
         let result = ResultJson::not_begun(failure.code(), error_json(&failure));

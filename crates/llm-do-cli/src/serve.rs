@@ -167,13 +167,15 @@ impl Desk {
             "runs.show" => runs::show(&read(method, params)?, &self.environment),
             "runs.fork" => runs::fork(read(method, params)?, &self.environment),
             "runs.cancel" => runs::cancel(&read(method, params)?, &self.environment),
+            "questions.list" => runs::questions(read(method, params)?, &self.environment),
+            "questions.answer" => runs::answer(read(method, params)?, &self.environment).await,
             "create" => create(read(method, params)?, &self.environment).map(|created| json(&created)),
             "definition" => opening::definition(&read(method, params)?, &self.environment).map(|told| json(&told)),
             unknown => Err(RpcError::told(
                 code::METHOD_NOT_FOUND,
                 format!(
                     "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, runs.list, \
-                     runs.show, runs.fork, runs.cancel, {}",
+                     runs.show, runs.fork, runs.cancel, questions.list, questions.answer, {}",
                     rpc::METHODS.join(", ")
                 ),
             )),

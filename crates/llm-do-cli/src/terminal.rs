@@ -48,7 +48,7 @@ pub struct Terminal {
 enum Between {
     /// As we found it.
     Before,
-    /// Keys are kept as they are, unseen, for whoever reads next.
+    /// Keys are kept as they are, unseen, for the next reader.
     Hushed,
 }
 
@@ -74,7 +74,7 @@ impl Terminal {
         Ok(Self { input, before, _lease: lease, between: Between::Before, draft })
     }
 
-    /// From now on keys are neither shown nor edited until somebody reads them, so that what is typed ahead does not
+    /// From now on keys are neither shown nor edited until they are read, so that what is typed ahead does not
     /// stand in the middle of an answer, and Ctrl-D is still Ctrl-D. Ctrl-C stays a signal.
     pub fn hush(&mut self) {
         self.between = Between::Hushed;
@@ -107,7 +107,7 @@ impl Terminal {
         drafted(&self.draft.take())
     }
 
-    /// A line as the terminal edits it; `None` at its end. Whoever answers the question at once sees what they type.
+    /// A line as the terminal edits it; `None` at its end. A person who answers the question at once sees what they type.
     pub async fn line(&self, question: &str) -> io::Result<Option<String>> {
         let _seen = self.as_before();
         console::complain(question);
@@ -128,7 +128,7 @@ impl Terminal {
         Ok(Stdio::from(open(OFlags::RDWR)?))
     }
 
-    /// As we found it, whoever changed it, as long as the returned value lives.
+    /// As we found it, whichever part of us changed it, as long as the returned value lives.
     pub fn as_before(&self) -> AsBefore<'_> {
         let _ = tcsetattr(&self.input, OptionalActions::Now, &self.before);
         AsBefore(self)
@@ -159,7 +159,7 @@ impl Terminal {
 
     /// Only a chat has a next line.
     fn keep(&self, bytes: &[u8]) {
-        /// Nobody types more while a question stands.
+        /// A person does not type more while a question stands.
         const MOST: usize = 64 * 1024;
         let mut draft = self.draft.borrow_mut();
         if self.between == Between::Hushed && draft.len() + bytes.len() <= MOST {
@@ -195,7 +195,7 @@ impl TerminalKeys<'_> {
     }
 
     /// One key that counts. What comes as several at once was pasted, or is a key that means nothing here: it is none.
-    /// What comes too early is for the next line of a chat, and for nobody else.
+    /// What comes too early is for the next line of a chat, and for no other reader.
     pub async fn next(&mut self) -> io::Result<u8> {
         let Some(mut attention) = self.attention else { return Err(io::ErrorKind::InvalidInput.into()) };
         loop {
@@ -204,7 +204,7 @@ impl TerminalKeys<'_> {
                 biased;
                 read = self.terminal.read(&mut bytes) => read?,
                 () = tokio::time::sleep_until(attention.settles_at().into()), if !attention.is_settled() => {
-                    // What came meanwhile was typed before anybody could know that the question listens.
+                    // What came meanwhile was typed before the person could know that the question listens.
                     match self.set_aside()? {
                         0 => attention.quiet(Instant::now()),
                         _ => drop(attention.key(Self::NONE, Instant::now())),
@@ -318,7 +318,7 @@ impl Drop for AsBefore<'_> {
     }
 }
 
-/// Only what was changed is put back: whoever runs in the background must leave the terminal alone.
+/// Only what was changed is put back: a process in the background must leave the terminal alone.
 impl Drop for Terminal {
     fn drop(&mut self) {
         if self.between != Between::Before {
@@ -330,7 +330,7 @@ impl Drop for Terminal {
 /// The right to change the terminal. Where the last one ends, in whatever way, the terminal is as it was found.
 pub struct Lease(());
 
-/// What is known of a terminal that somebody may have changed.
+/// What is known of a terminal that may have been changed.
 struct TerminalState {
     before: Termios,
     leases: usize,
@@ -376,7 +376,7 @@ fn lent() -> MutexGuard<'static, Option<TerminalState>> {
     LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As it was found, whoever changed it. Whoever runs in the background leaves it alone, and so does whoever changed nothing.
+/// As it was found. A process in the background leaves it alone, and so does one that changed nothing.
 pub fn restore_lent() {
     const NO_MARKS_AROUND_PASTES: &[u8] = b"\x1b[?2004l";
     let Some(TerminalState { before, is_edited, .. }) = lent().take() else { return };
@@ -391,7 +391,7 @@ pub fn restore_lent() {
 
 fn open(flags: OFlags) -> io::Result<OwnedFd> {
     let terminal = rustix::fs::open("/dev/tty", flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
-    // It can be opened without being one's own: somebody else's has no attributes for us.
+    // It can be opened without being one's own: another's has no attributes for us.
     tcgetattr(terminal.as_fd())?;
     Ok(terminal)
 }

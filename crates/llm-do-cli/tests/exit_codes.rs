@@ -14,7 +14,7 @@ use fake_llm::{At, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate}
 use rustix::process::{Pid, Signal, kill_process};
 use session::KEY;
 use support::{Ended, Sandbox, wait_for_all};
-use terminal::timeless;
+use terminal::comparable;
 
 /// What a run of one agent with this script says, and how it ends.
 fn ended(keys: &str, script: &str, flags: &[&str]) -> Ended {
@@ -22,7 +22,7 @@ fn ended(keys: &str, script: &str, flags: &[&str]) -> Ended {
     sandbox.file("main.worker", &format!("---\nname: main\n{keys}\n---\nx\n")).file("script.yaml", script);
     let arguments = [&["run", "main.worker", "hi", "-m", "scripted:script.yaml"], flags].concat();
     let ended = wait_for_all(sandbox.command(&arguments, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    Ended { stderr: timeless(&ended.stderr), ..ended }
+    Ended { stderr: comparable(&ended.stderr), ..ended }
 }
 
 #[track_caller]
@@ -30,7 +30,7 @@ fn check(ended: &Ended, code: i32, stdout: &str, stderr: &str) {
     assert_eq!(*ended, Ended { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() });
 }
 
-const SUMMARY: &str = "0.0 s · 1 request · 0 tokens in, 0 out · $0";
+const SUMMARY: &str = "0.0 s · 1 request · 0 tokens in, 0 out · $0 · RUN";
 
 #[test]
 fn zero_is_success() {
@@ -77,11 +77,13 @@ fn four_is_an_approval_that_is_needed_or_refused() {
     let said = format!(
         "waiting for approval ({id}): main › write_file\n{{\n  \"path\": \"out.txt\",\n  \"content\": \"x\"\n}}\n\
          reason: creates the file `out.txt`\n+ x (no line break at the end)\n{SUMMARY}\n\
-         error: approval is needed for `write_file` of main\nhint: `--approve-all` answers every question with yes"
+         error: approval is needed for `write_file` of main\nhint: `llm-do resume RUN --approve {id}` allows it and goes on; `--refuse {id}` refuses it"
     );
     check(&waits, 4, "", &said);
-    let said =
-        format!("{SUMMARY}\nerror: `write_file` of main was refused: every question is answered with no in this run");
+    let said = format!(
+        "{SUMMARY}\nerror: `write_file` of main was refused: every question is answered with no in this run\n\
+         hint: `llm-do resume RUN` judges it again"
+    );
     check(&ended(files, WRITES, &["--reject-all"]), 4, "", &said);
 }
 
@@ -97,7 +99,7 @@ fn a_run_with_refused_calls_says_so_and_may_count_as_a_failure() {
         sandbox.file("project.json", manifest).file("main.worker", worker).file("script.yaml", script);
         let arguments = [&["run", ".", "hi", "-m", "scripted:script.yaml"], flags].concat();
         let ended = wait_for_all(sandbox.command(&arguments, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()));
-        Ended { stderr: timeless(&ended.stderr), ..ended }
+        Ended { stderr: comparable(&ended.stderr), ..ended }
     };
     let (summary, refused) = (SUMMARY.replace("1 request", "2 requests"), "1 call was refused: `write_file` of main");
     check(&run(&[]), 0, "done\n", &format!("{refused}\n{summary}"));
@@ -114,7 +116,7 @@ fn a_run_with_refused_calls_says_so_and_may_count_as_a_failure() {
 fn five_is_a_limit() {
     let said = format!(
         "{SUMMARY}\nerror: the run reached its limit `max_requests`: 1 of 1\n\
-         hint: a flag or `runtime.limits` in the manifest allows more"
+         hint: `llm-do resume RUN` goes on with a higher `--max-requests`"
     );
     let script = "- { say: So far., call: { list_files: {} } }\n";
     check(
@@ -130,7 +132,7 @@ fn six_is_an_answer_that_violates_its_schema() {
     let keys = "schema_out: { type: object, properties: { n: { type: integer } }, required: [n] }";
     let ended = ended(keys, "- say: '{}'\n", &[]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(6), ""));
-    let said = "0.0 s · 4 requests · 0 tokens in, 0 out · $0\n\
+    let said = "0.0 s · 4 requests · 0 tokens in, 0 out · $0 · RUN\n\
                 error: the answer of agent `main` violates its schema: the value as a whole: \"n\" is a required property";
     assert_eq!(ended.stderr, said);
 }
@@ -152,16 +154,38 @@ fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
     let output = child.wait_with_output().unwrap();
     gate.wait_until_left(1);
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: timeless(&text(output.stderr)) }
+    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: comparable(&text(output.stderr)) }
 }
 
 /// The provider has said what went in, and nobody knows what it would have charged for the rest.
-const NOTHING: &str = "0.0 s · 1 request, 1 unanswered · 10 tokens in, 1 out · about $0.0000";
+const NOTHING: &str = "0.0 s · 1 request, 1 unanswered · 10 tokens in, 1 out · about $0.0000 · RUN";
 
 #[test]
 fn beyond_a_hundred_somebody_else_ended_it() {
-    let said = format!("{NOTHING}\nerror: not done after 0.3 seconds\nhint: `--timeout` allows more");
+    let on = "`llm-do resume RUN` goes on where it stopped";
+    let said = format!("{NOTHING}\nerror: not done after 0.3 seconds\nhint: `--timeout` allows more; {on}");
     check(&stopped(&["--timeout", "0.3"], None), 124, "", &said);
-    check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{NOTHING}\nerror: interrupted"));
-    check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated"));
+    check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{NOTHING}\nerror: interrupted\nhint: {on}"));
+    check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated\nhint: {on}"));
+}
+
+/// What is not kept cannot be gone on with, and nothing is said of that.
+#[test]
+fn without_a_record_the_hints_are_those_of_a_run_that_is_over() {
+    let (files, summary) = ("toolsets: [filesystem_cwd]", SUMMARY.trim_end_matches(" · RUN"));
+    let waits = ended(files, WRITES, &["--ephemeral"]);
+    let said = format!(
+        "{summary}\nerror: approval is needed for `write_file` of main\n\
+         hint: `--approve-all` answers every question with yes"
+    );
+    assert_eq!((waits.code, waits.stderr.ends_with(&said)), (Some(4), true), "{}", waits.stderr);
+    let limited =
+        ended("toolsets: [filesystem_cwd_ro]", "- call: { list_files: {} }\n", &["--ephemeral", "--max-requests=1"]);
+    let said = format!(
+        "{summary}\nerror: the run reached its limit `max_requests`: 1 of 1\n\
+         hint: a flag or `runtime.limits` in the manifest allows more"
+    );
+    check(&limited, 5, "", &said);
+    let nothing = NOTHING.trim_end_matches(" · RUN");
+    check(&stopped(&["--ephemeral"], Some(Signal::INT)), 130, "", &format!("{nothing}\nerror: interrupted"));
 }

@@ -60,7 +60,7 @@ fn words_of_other_tools_are_answered_with_ours() {
     assert_eq!(
         mistaken(&["chekc", "."]),
         "error: there is no project `chekc`\nhint: did you mean `check`? commands: chat, check, completions, \
-         models, new, resume, run, schema, serve, validate\n"
+         costs, models, new, resume, run, runs, schema, serve, validate\n"
     );
     for arguments in [&["x", "--color=never"][..], &["run", "x", "--color", "never"]] {
         let said = mistaken(arguments);
@@ -68,7 +68,21 @@ fn words_of_other_tools_are_answered_with_ours() {
                         tip: `NO_COLOR=1` in the environment turns colours off\n";
         assert!(said.starts_with(expected) && !said.contains("yolo"), "{said}");
     }
-    assert!(mistaken(&["x", "-c"]).contains("tip: `--journal FILE` keeps a run, and `llm-do resume FILE` goes on"));
+    for flag in ["--resume", "-r", "--session"] {
+        let said = mistaken(&["x", flag]);
+        assert!(
+            said.contains("tip: every run is kept: `llm-do runs` lists them, `llm-do resume RUN` goes on"),
+            "{said}"
+        );
+        assert!(said.contains("`llm-do chat --continue` with a chat\n"), "{said}");
+    }
+    assert!(mistaken(&["x", "--last"]).contains("tip: `llm-do resume --last` goes on with the last run"));
+    assert!(mistaken(&["x", "--no-session"]).contains("tip: `--ephemeral` keeps nothing of a run"));
+    let runs = "error: there is no project `sessions`\nhint: `llm-do runs` lists the runs that are kept\n";
+    assert_eq!(mistaken(&["sessions"]), runs);
+    // What there is here, though not for a run, is said in its own words.
+    let said = "error: `--continue` is for `chat`; a run goes on with `llm-do resume ID`\n";
+    assert_eq!((mistaken(&["x", "-c"]), mistaken(&["run", "x", "--continue"])), (said.to_owned(), said.to_owned()));
     for arguments in [&["x", "good", "morning"][..], &["chat", "x", "good", "morning"]] {
         let said = mistaken(arguments);
         assert!(said.contains("tip: a prompt of several words needs quotes\n\nUsage: llm-do "), "{said}");

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::settings::Variables;
 use crate::state::KEY_VARIABLE;
 
-/// What a child sees whatever a project says: enough to find programs, files and words, and nothing of anybody's.
+/// What a child sees whatever a project says: enough to find programs, files and words, and nothing that is private.
 const FIXED: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV"];
 
@@ -35,7 +35,7 @@ pub fn configured_keys(config: &Config) -> Vec<String> {
     config.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect()
 }
 
-/// What nobody is told: the keys in the environment now, and those that are fetched later.
+/// What is never told: the keys in the environment now, and those that are fetched later.
 pub fn redactor(environment: &Variables, config: &Config) -> Redactor {
     let configured = configured_keys(config);
     let values = key_variables(&configured).filter_map(|name| environment.get(name));

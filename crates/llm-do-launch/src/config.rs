@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::LaunchError;
 use crate::fencing::FenceChoice;
+use crate::notify::NotifyConfig;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +29,8 @@ pub struct Config {
     pub http: HttpConfig,
     #[serde(default)]
     pub runs: RunsConfig,
+    /// Whoever is told of questions that wait.
+    pub notify: Option<NotifyConfig>,
     #[serde(default)]
     pub fence: FenceSettings,
     #[serde(default)]
@@ -209,6 +212,7 @@ impl Config {
                 return Err(format!("`[providers.{name}]`: `api_key_cmd` is empty"));
             }
         }
+        config.notify.as_ref().map_or(Ok(()), NotifyConfig::check)?;
         Ok(config)
     }
 
@@ -257,6 +261,10 @@ durable = true
 days = 30
 megabytes = 512
 key_file = "/etc/llm-do.key"
+[notify]
+url = "https://hooks.example/llm-do"
+headers = { authorization = { from_env = "HOOK_TOKEN" } }
+content = false
 [fence]
 accept = "thin"
 [shell]
@@ -287,6 +295,7 @@ directories = ["~/.cargo/bin"]
             ("[providers.openai]\nkind = 'openai'\nbase_url = 'x'", "name of a built-in provider"),
             ("[providers.a]\nkind='google'\nbase_url='x'\napi_key_env='A'\napi_key_cmd=['b']", "keep one of them"),
             ("[http]\nretry = 1", "unknown field `retry`"),
+            ("[notify]\ncommand = []", "`command` is empty"),
             ("[prices.rocket]\ninput = 1\noutput = 1", "`rocket` names no provider"),
             ("[prices.'a:b']\ninput = 1", "missing field `output`"),
             ("[prices.'a:b']\ninput = 1\noutput = -1", "-1 is not a price"),

@@ -10,7 +10,7 @@ use llm_do::trust::{TrustDigest, TrustItem};
 pub enum LaunchError {
     /// Mistakes in a project's files.
     Project(Report),
-    /// Nobody agreed to what the project asks for.
+    /// The user has not agreed to what the project asks for.
     Untrusted(Box<UntrustedProject>),
     /// Another run of the project has the key of this one: it is the one to attach to.
     Taken(RunId),
@@ -22,7 +22,7 @@ pub enum LaunchError {
     },
 }
 
-/// What a project asks for that nobody agreed to.
+/// What a project asks for without the user's consent.
 #[derive(Debug)]
 pub struct UntrustedProject {
     pub list: TrustList,
@@ -32,7 +32,7 @@ pub struct UntrustedProject {
 /// What a person reads before they agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustList {
-    /// What nobody agreed to yet.
+    /// What the user has not agreed to yet.
     pub items: Vec<TrustItem>,
     /// Others were agreed to before.
     pub is_rest: bool,
@@ -44,11 +44,11 @@ pub struct TrustList {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UntrustedReason {
-    /// Nobody was there to agree.
+    /// There was no person who could agree.
     Unattended,
     /// A person said no.
     Refused,
-    /// Somebody agreed to another list.
+    /// The consent is for another list.
     OtherList,
 }
 
@@ -89,6 +89,14 @@ impl LaunchError {
         match self {
             Self::Failed { fact, kind, .. } => Self::Failed { fact, remedy: Some(remedy.into()), kind },
             other @ (Self::Project(_) | Self::Untrusted(_) | Self::Taken(_)) => other,
+        }
+    }
+
+    /// What can be done about it, where that is one thing.
+    pub fn remedy(&self) -> Option<&Remedy> {
+        match self {
+            Self::Failed { remedy, .. } => remedy.as_ref(),
+            Self::Project(_) | Self::Untrusted(_) | Self::Taken(_) => None,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::LaunchError;
 use crate::settings::Variables;
 
-/// Which fence somebody wants.
+/// Which fence the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FenceChoice {

@@ -8,14 +8,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::events::AgentSpending;
 use llm_do::messages::Usage;
-use llm_do::prices;
 use llm_do::program::Entry;
+use llm_do::providers::ModelError;
 use llm_do::records::{
     Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RecordedRequest, RunIdentity, RunKind,
     WriteFailure,
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::{CalendarDay, CostLine};
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
@@ -37,6 +38,21 @@ pub struct KeepPlan {
     pub need: KeepNeed,
     /// Only one run of the project has this key.
     pub once: Option<String>,
+}
+
+impl KeepPlan {
+    /// A run cannot be kept for this reason: it goes on all the same and that is said, or it does not begin.
+    pub fn unkept(&self, why: &LaunchError, notes: &Notes) -> Result<(), LaunchError> {
+        if self.need == KeepNeed::Wanted {
+            notes(&format!("note: this run is not kept: {}\n", why.fact()));
+            return Ok(());
+        }
+        let failure = LaunchError::usage(format!("the run cannot be kept: {}", why.fact()));
+        match why.remedy() {
+            Some(remedy) => Err(failure.hint(remedy.clone())),
+            None => Err(failure),
+        }
+    }
 }
 
 /// What becomes of a run that cannot be kept.
@@ -69,12 +85,18 @@ pub enum EndReason {
     Unread,
     /// A call was refused, and that ended it.
     Refused,
-    /// A model, a tool or the project failed.
+    /// What was asked for cannot be done: the input or the project is wrong.
+    Usage,
+    /// The provider of a model refused, or could not be reached.
+    Provider,
+    /// An answer violated its schema.
+    Schema,
+    /// A model, a tool or the program failed.
     Failed,
 }
 
 impl EndReason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self::Answered,
         Self::Asked,
         Self::Limit,
@@ -84,17 +106,46 @@ impl EndReason {
         Self::TimedOut,
         Self::Unread,
         Self::Refused,
+        Self::Usage,
+        Self::Provider,
+        Self::Schema,
         Self::Failed,
     ];
 
     /// Of a turn that came to nothing.
     pub fn of(error: &RunError) -> Self {
         match error {
-            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
-            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
-            RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
+            RunError::Input(_)
+            | RunError::NoAgent { .. }
+            | RunError::NoProvider { .. }
+            | RunError::Toolset { .. }
+            | RunError::IdleRule { .. }
+            | RunError::UnknownPrice { .. }
+            | RunError::UnboundedTool { .. }
+            | RunError::NotStarted => Self::Usage,
             RunError::Cancelled { .. } => Self::Interrupted,
-            _ => Self::Failed,
+            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
+            RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
+            RunError::Ended(Ending::Unauthenticated { .. }) | RunError::NotAskedAgain { .. } => Self::Provider,
+            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
+            RunError::Model { error, .. } => match error {
+                ModelError::Authenticate(_)
+                | ModelError::FixRequest(_)
+                | ModelError::Unreachable(_)
+                | ModelError::TimedOut(_)
+                | ModelError::Wait(_) => Self::Provider,
+                ModelError::ContextTooLong(_) => Self::Limit,
+                ModelError::Garbled(_) | ModelError::GiveUp(_) => Self::Failed,
+            },
+            RunError::Output { .. } => Self::Schema,
+            RunError::Ended(Ending::Journal(_))
+            | RunError::Unfinished { .. }
+            | RunError::Empty { .. }
+            | RunError::TooDeep { .. }
+            | RunError::TooManyCalls(_)
+            | RunError::RepeatedFailure { .. }
+            | RunError::Panicked { .. }
+            | RunError::Function { .. } => Self::Failed,
         }
     }
 
@@ -110,6 +161,9 @@ impl EndReason {
             Self::TimedOut => "timed_out",
             Self::Unread => "unread",
             Self::Refused => "refused",
+            Self::Usage => "usage",
+            Self::Provider => "provider",
+            Self::Schema => "schema",
             Self::Failed => "failed",
         }
     }
@@ -131,6 +185,9 @@ impl EndReason {
             | Self::TimedOut
             | Self::Unread
             | Self::Refused
+            | Self::Usage
+            | Self::Provider
+            | Self::Schema
             | Self::Failed => RunState::Stopped,
         }
     }
@@ -193,6 +250,11 @@ impl RunKeeper {
         self.kept.as_ref().map(|_| &self.store)
     }
 
+    /// Where the answers to its questions are kept, if the run is.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        self.store().map(|store| RunAnswers::of(store.clone(), self.id))
+    }
+
     /// Begins the record of a new run. `None` if it cannot be kept and need not be, which is said.
     pub fn begin(
         settings: &Settings,
@@ -200,13 +262,10 @@ impl RunKeeper {
         subject: RunSubject,
         header: RunHeader,
     ) -> Result<Option<RunRecord>, LaunchError> {
-        let unkept = |reason: String| match plan.need {
-            KeepNeed::Required => Err(LaunchError::usage(format!("the run cannot be kept: {reason}"))
-                .hint(Remedy::from("name a directory that can be written as the place of the state"))),
-            KeepNeed::Wanted => {
-                (settings.notes)(&format!("note: this run is not kept: {reason}\n"));
-                Ok(None)
-            }
+        let unkept = |reason: String| {
+            let failure = LaunchError::usage(reason);
+            let failure = failure.hint(Remedy::from("name a directory that can be written as the place of the state"));
+            plan.unkept(&failure, &settings.notes).map(|()| None)
         };
         let store = match settings.state.runs()? {
             Ok(store) => store,
@@ -295,7 +354,7 @@ impl RunKeeper {
         self.earlier = lines.into_iter().filter(|line| line.run == self.id && line.day != today).collect();
         // What a fork began with was paid by another run.
         for request in inherited {
-            self.inherited = prices::sum(&self.inherited, &request.usage);
+            self.inherited = self.inherited.plus(&request.usage);
             self.earlier.push(inherited_line(request, today, self.id, &self.subject));
         }
         let before = self.store.index().read().ok();
@@ -311,15 +370,15 @@ impl RunKeeper {
     }
 
     /// Writes down how the run ended and what it cost. Only the first time counts.
-    pub async fn end(&self, runtime: &Runtime, last: Result<(), &RunError>) {
+    pub async fn end(&self, runtime: &Runtime, last: Option<&RunError>) {
         if self.has_ended.swap(true, Ordering::SeqCst) {
             return;
         }
         let said = *self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = match last {
-            Ok(()) => said.unwrap_or(EndReason::Answered),
+            None => said.unwrap_or(EndReason::Answered),
             // A question that is open is open, whoever ended the process.
-            Err(error) => match EndReason::of(error) {
+            Some(error) => match EndReason::of(error) {
                 EndReason::Asked => EndReason::Asked,
                 reason => said.unwrap_or(reason),
             },
@@ -332,7 +391,7 @@ impl RunKeeper {
             };
             let _ = kept.journal.end(state, reason.name()).await;
         }
-        let waits = last.err().and_then(waits_for);
+        let waits = last.and_then(waits_for);
         self.list(reason.state(), waits, self.own(runtime.usage().total));
         self.count(runtime);
         if let Some(kept) = &self.kept {

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use llm_do::records::{ForkError, JournalContents, RunIdentity, forked, input_text};
-use llm_do::remedy::Remedy;
 use llm_do::store::bundle::BundleError;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
@@ -78,6 +77,13 @@ pub fn fork(
     })?;
     let is_conversation = crate::open_run::is_conversation(contents.identity.kind);
     let at = key_of(contents, &place, is_conversation)?;
+    let RunIdentity { label, kind, .. } = contents.identity.clone();
+    let new = forked(contents, &at, RunIdentity { id: None, label, kind, forked: None });
+    let mut new = new.map_err(|error| match error {
+        ForkError::Unknown(_) => {
+            LaunchError::usage(error.to_string()).hint("look at the run: each of its calls has a key")
+        }
+    })?;
     let turn = turn_begun_at(contents, &at);
     if prompt.is_some() && turn.is_none() {
         return Err(LaunchError::usage(format!("`{at}` stands within a turn, whose input is taken over"))
@@ -89,33 +95,20 @@ pub fn fork(
     };
     let id = store.create().map_err(|error| LaunchError::usage(format!("the run cannot be kept: {error}")))?;
     header.run = id.to_string();
+    // The key of `--once` belongs to the other run.
+    header.once = None;
     header.flags.models = models_of(&header.flags.models, &models)?;
     if let Some(prompt) = prompt.filter(|_| !is_conversation) {
         header.input = Some(Input::from(prompt.as_str()));
     }
-    let begun = written(store, &id, contents, &at, &header, settings);
+    new.identity.id = Some(id.to_string());
+    new.header = RawJson::of(&header);
+    let written = journal_settings(settings, store, &id, settings.config.runs.durability(), KeepNeed::Required);
+    let begun = FileJournal::begin(&store.layout().journal(&id), new, written).map(drop).map_err(unusable);
     if begun.is_err() {
         let _ = std::fs::remove_dir_all(store.layout().run(&id));
     }
     begun.map(|()| ForkedRun { id, at, said, is_conversation })
-}
-
-fn written(
-    store: &RunStore,
-    id: &RunId,
-    contents: &JournalContents,
-    at: &str,
-    header: &RunHeader,
-    settings: &Settings,
-) -> Result<(), LaunchError> {
-    let RunIdentity { label, kind, .. } = contents.identity.clone();
-    let identity = RunIdentity { id: Some(id.to_string()), label, kind, forked: None };
-    let mut run = forked(contents, at, identity).map_err(|error| match error {
-        ForkError::Unknown(_) => LaunchError::usage(error.to_string()),
-    })?;
-    run.header = RawJson::of(header);
-    let written = journal_settings(settings, store, id, settings.config.runs.durability(), KeepNeed::Required);
-    FileJournal::begin(&store.layout().journal(id), run, written).map(drop).map_err(unusable)
 }
 
 /// The key of the step that a fork begins with.
@@ -124,14 +117,13 @@ fn key_of(contents: &JournalContents, place: &ForkPlace, is_conversation: bool) 
     let entry = contents.entry().ok_or_else(nothing)?;
     let turns = contents.turns();
     match place {
-        ForkPlace::Key(key) if contents.record(key).is_some() || contents.beneath(key).next().is_some() => Ok(key.clone()),
-        ForkPlace::Key(key) => Err(LaunchError::usage(ForkError::Unknown(key.clone()).to_string()).hint(Remedy::ListRuns)),
+        ForkPlace::Key(key) => Ok(key.clone()),
         ForkPlace::Turn(number) => {
             let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
             let known = turns.get(index).filter(|_| *number > 0);
             known.map(|(turn, _)| format!("{entry}/t{turn}")).ok_or_else(|| {
                 let count = turns.len();
-                LaunchError::usage(format!("the run has no turn {number}: it has {count}"))
+                LaunchError::usage(format!("the run has no turn {number}")).hint(format!("it has {count}"))
             })
         }
         ForkPlace::End if is_conversation => {
@@ -157,7 +149,8 @@ fn said_in(contents: &JournalContents, turn: u64, prompt: Option<String>) -> Res
         return Ok(prompt);
     }
     let key = format!("{}/t{turn}/input", contents.entry().unwrap_or_default());
-    let missing = || LaunchError::usage("nothing is said in the turn that the fork begins with").hint("say it behind the id");
+    let missing =
+        || LaunchError::usage("nothing is said in the turn that the fork begins with").hint("say it behind the id");
     input_text(contents, &key).ok_or_else(missing)
 }
 
@@ -182,7 +175,7 @@ pub fn unbundle(file: &Path, store: &RunStore) -> Result<RunId, LaunchError> {
     store.unbundle(file, &project_of).map_err(|error| {
         let fact = LaunchError::usage(error.to_string());
         match error {
-            BundleError::Known(_) => fact.hint(Remedy::ListRuns),
+            BundleError::Known(_) => fact.hint("go on with it by its id"),
             BundleError::Broken { .. } => fact.hint("nothing was kept of it; make it again where the run is"),
             BundleError::Io(_) => fact,
         }

@@ -1,4 +1,4 @@
-//! A key out of somebody's store of passwords: the first line that a command of the user's configuration prints.
+//! A key out of the user's store of passwords: the first line that a command of the user's configuration prints.
 
 use llm_do::providers::KeySource;
 use llm_do::runs::Redactor;
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::state::KEY_VARIABLE;
 
-/// Somebody may have to touch a token or type a password.
+/// The user may have to touch a token or type a password.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// In bytes; longer than any key.
 const LONGEST_OUTPUT: u64 = 64 * 1024;
@@ -23,7 +23,7 @@ pub struct KeyCommand {
     patience: Duration,
     /// Where it is started.
     directory: WorkingDirectory,
-    /// Whoever gets the key says that it is one.
+    /// The code that gets the key says that it is one.
     redactor: Redactor,
 }
 

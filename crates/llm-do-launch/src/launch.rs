@@ -9,14 +9,15 @@ use llm_do::events::MessageLog;
 use llm_do::fence::FenceConfig;
 use llm_do::program::{Code, Entry, Survey, Typing};
 use llm_do::providers::ModelFallback;
-use llm_do::questions::{QuestionBroker, QuestionUpdates};
+use llm_do::questions::{AnswerDesk, QuestionBroker, QuestionUpdates};
 use llm_do::records::{RunKind, run_id};
 use llm_do::runs::{OutsideCaller, UnknownPrices};
+use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
-    Approvals, Approver, Journal, Limits, Listen, Message, ModelChoices, ModelName, Models, Program, Project, Runtime,
-    RuntimeConfig, WorkingDirectory,
+    Answer, ApprovalRequest, Approvals, Approver, Input, Journal, Limits, Listen, Message, ModelChoices, ModelName,
+    Models, Program, Project, Runtime, RuntimeConfig, WorkingDirectory,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepPlan, RunKeeper, RunSubject};
+use crate::notify::{AnswerWording, Notifier};
 use crate::program_terms::{ProgramTerms, ruled, with_creation_defaults};
 use crate::python::PythonPlan;
 use crate::record::{RunHeader, RunRecord};
@@ -316,6 +318,20 @@ impl LinkedLaunch {
         }
     }
 
+    /// The record of a new run that is to be kept. Where its place has no name that can be written down, it is not.
+    pub fn kept(&self, plan: KeepPlan, input: Option<Input>) -> Result<Record, LaunchError> {
+        match RunHeader::begin(&self.launch, self.files.clone(), input) {
+            Ok(mut header) => {
+                header.once = plan.once.as_ref().and_then(|_| header.said());
+                Ok(Record::Keep(plan, Box::new(header)))
+            }
+            Err(error) => {
+                plan.unkept(&error, &self.settings.notes)?;
+                Ok(Record::Ephemeral)
+            }
+        }
+    }
+
     /// Keys, connections and policy; a new record is begun here.
     pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<ReadyRun, LaunchError> {
         let Self { launch, settings, program, has_servers, .. } = self;
@@ -330,13 +346,7 @@ impl LinkedLaunch {
         };
         let (program, models) = tools::cast(program, launch.tools, variables, config, directory, rehearsed)?;
         let state_directory = state.directory().map(Path::to_owned).map(own);
-        let (broker, updates) = QuestionBroker::new();
         let (overrides, policy) = (&launch.policy, &program.policy);
-        let approvals = Approvals {
-            mode: overrides.approval_mode.unwrap_or(policy.approval_mode),
-            approver: overrides.is_attended.then(|| Arc::new(broker.clone()) as Arc<dyn Approver>),
-            known,
-        };
         let mut runtime = RuntimeConfig {
             refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
             max_depth: overrides.max_depth.unwrap_or(policy.max_depth),
@@ -353,7 +363,8 @@ impl LinkedLaunch {
             program_directories: config.shell.directories.iter().map(|path| variables.expand(path)).collect(),
             redactor: children::redactor(variables, config),
             own_files: state_directory.into_iter().chain(launch.own_files.clone()).collect(),
-            ..RuntimeConfig::new(approvals)
+            // Who answers is known when it is known whether the run is kept.
+            ..RuntimeConfig::new(Approvals::reject_all())
         };
         if has_servers {
             runtime.http = providers::http_settings(variables, &config.http)?;
@@ -361,6 +372,7 @@ impl LinkedLaunch {
         }
         let is_rehearsed = rehearsed.is_some();
         let subject = RunSubject::of(&program);
+        let project = subject.project.display().to_string();
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),
@@ -379,7 +391,40 @@ impl LinkedLaunch {
             Some(_) | None => RunKeeper::of_costs(&settings, &run, subject).map(Arc::new),
         };
         runtime.own_files.extend(record.as_ref().and_then(|record| record.file.clone()));
-        Ok(ReadyRun { program, models, config: runtime, questions: (broker, updates), record, run, keeper })
+        let answers = keeper.as_ref().and_then(|keeper| keeper.answers());
+        let notifier = match &answers {
+            Some(_) => Notifier::of(&settings, &run, &project)?,
+            None => None,
+        };
+        let mode = overrides.approval_mode.unwrap_or(policy.approval_mode);
+        let (approvals, questions) = asked(mode, overrides.is_attended, known, answers);
+        runtime.approvals = approvals;
+        Ok(ReadyRun { program, models, config: runtime, questions, record, run, keeper, notifier })
+    }
+}
+
+/// Who answers the questions of a run. Those of a run that is kept can be answered by other processes too.
+fn asked(
+    mode: ApprovalMode,
+    is_attended: bool,
+    known: Option<Arc<dyn KnownAnswers>>,
+    answers: Option<RunAnswers>,
+) -> (Approvals, (QuestionBroker, QuestionUpdates)) {
+    let answers = answers.map(Arc::new);
+    let (broker, updates) = QuestionBroker::with_desk(answers.clone().map(|answers| answers as Arc<dyn AnswerDesk>));
+    let approver = is_attended.then(|| Arc::new(broker.clone()) as Arc<dyn Approver>);
+    let of_files = answers.map(|answers| answers as Arc<dyn KnownAnswers>);
+    let all: Vec<Arc<dyn KnownAnswers>> = known.into_iter().chain(of_files).collect();
+    let known = (!all.is_empty()).then(|| Arc::new(FirstKnown(all)) as Arc<dyn KnownAnswers>);
+    (Approvals { mode, approver, known }, (broker, updates))
+}
+
+/// Answers that are known from several places: the first that has one counts.
+struct FirstKnown(Vec<Arc<dyn KnownAnswers>>);
+
+impl KnownAnswers for FirstKnown {
+    fn answer_to(&self, request: &ApprovalRequest) -> Option<Answer> {
+        self.0.iter().find_map(|known| known.answer_to(request))
     }
 }
 
@@ -392,6 +437,7 @@ pub struct ReadyRun {
     record: Option<RunRecord>,
     run: String,
     keeper: Option<Arc<RunKeeper>>,
+    notifier: Option<Notifier>,
 }
 
 /// What names a run that can be resumed.
@@ -415,6 +461,8 @@ pub struct ListenPlan {
     pub log: Option<Arc<dyn MessageLog>>,
     /// What was said elsewhere, which the conversation begins with.
     pub history: Vec<Message>,
+    /// How a question is answered from elsewhere, in the words of the front end.
+    pub answering: Option<AnswerWording>,
 }
 
 impl ReadyRun {
@@ -435,7 +483,7 @@ impl ReadyRun {
 
     /// Starts the session: the entry is opened with its first turn, or when it is asked to.
     pub fn start(self, listen: ListenPlan) -> (Session, SessionUpdates) {
-        let Self { program, models, config, questions, record, run, keeper } = self;
+        let Self { program, models, config, questions, record, run, keeper, notifier } = self;
         let hearing = listen.hearing.unwrap_or(Listen::Facts);
         let (runtime, events) = Runtime::with_listener(program, models, config, hearing);
         let runtime = match listen.log {
@@ -448,7 +496,10 @@ impl ReadyRun {
             Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
-        let ListenPlan { report, caller, pace, history, .. } = listen;
-        Session::start(SessionParts { runtime, events, questions, caller, report, pace, keeper, restores, history })
+        let ListenPlan { report, caller, pace, answering, history, .. } = listen;
+        let notifier = notifier.map(|notifier| Arc::new(notifier.worded(answering)));
+        let parts =
+            SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores, history };
+        Session::start(parts)
     }
 }

@@ -1,14 +1,16 @@
 //! From a decision to a running session: the one hall that every front end comes through. It knows no command line, no
-//! terminal, no socket and no environment variable: whoever enters says what was decided, and is told what happens.
+//! terminal, no socket and no environment variable: a front end says what was decided, and is told what happens.
 
 pub mod children;
 pub mod config;
 pub mod error;
 pub mod fencing;
+pub mod inbox;
 pub mod keep;
 pub mod kept_runs;
 mod key_command;
 pub mod launch;
+pub mod notify;
 pub mod open_run;
 pub mod program_terms;
 pub mod providers;

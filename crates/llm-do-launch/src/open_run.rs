@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llm_do::WorkingDirectory;
 use llm_do::program::MANIFEST_NAME;
 use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
 use llm_do::remedy::Remedy;
+use llm_do::store::desk::RunAnswers;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::{FindError, RunStore};
 use llm_do::store::summary::inherited;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
+use crate::kept_runs::{is_bundle, unbundle};
 use crate::launch::Resumption;
 use crate::record::{Author, RunHeader, RunRecord, unusable};
 use crate::settings::Settings;
@@ -32,6 +35,10 @@ impl RunPlace {
         let Some((store, typed)) = store.zip(word.to_str()) else { return Ok(Self::File(word.to_owned())) };
         match store.find(typed) {
             Ok(id) => Ok(Self::Store(store, id)),
+            Err(FindError::Unknown(_) | FindError::TooShort(_)) if is_bundle(word) => {
+                let id = unbundle(word, &store)?;
+                Ok(Self::Store(store, id))
+            }
             Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => Ok(Self::File(word.to_owned())),
             Err(FindError::Unknown(typed)) => {
                 Err(LaunchError::usage(format!("there is no run `{typed}`, and no such file")).hint(Remedy::ListRuns))
@@ -42,7 +49,7 @@ impl RunPlace {
 
     /// The run with this id, or the one beginning with this word. No file is meant.
     pub fn in_store(typed: &str, settings: &Settings) -> Result<Self, LaunchError> {
-        let store = settings.state.runs()?.map_err(no_store)?;
+        let store = settings.state.runs()?.map_err(|reason| no_store(&reason))?;
         let id = store.find(typed).map_err(|error| not_found(&error))?;
         Ok(Self::Store(store, id))
     }
@@ -53,7 +60,7 @@ impl RunPlace {
         is_wanted: impl Fn(RunKind) -> bool,
         settings: &Settings,
     ) -> Result<Self, LaunchError> {
-        let store = settings.state.runs()?.map_err(no_store)?;
+        let store = settings.state.runs()?.map_err(|reason| no_store(&reason))?;
         let unread = |error| LaunchError::failed(format!("the runs cannot be listed: {error}"));
         let text = store.index().read().map_err(unread)?;
         let newest = match project.and_then(Path::to_str) {
@@ -72,6 +79,14 @@ impl RunPlace {
         match self {
             Self::Store(store, id) => store.layout().journal(id),
             Self::File(file) => file.clone(),
+        }
+    }
+
+    /// Where the answers to its questions are kept, if it is in the store.
+    pub fn answers(&self) -> Option<RunAnswers> {
+        match self {
+            Self::Store(store, id) => Some(RunAnswers::of(store.clone(), *id)),
+            Self::File(_) => None,
         }
     }
 
@@ -95,7 +110,7 @@ impl RunPlace {
     }
 }
 
-fn no_store(reason: String) -> LaunchError {
+fn no_store(reason: &str) -> LaunchError {
     LaunchError::usage(format!("no runs are kept: {reason}"))
 }
 
@@ -158,6 +173,17 @@ impl OpenRun {
 
     pub fn place(&self) -> &RunPlace {
         &self.place
+    }
+
+    /// The same, whose file is named as it is reached from the directory of the run: the run keeps tools away from it there.
+    #[must_use]
+    pub fn reached_from(mut self, directory: &WorkingDirectory) -> Self {
+        if let RunPlace::File(file) = &self.place
+            && let Ok(file) = directory.import(file)
+        {
+            self.place = RunPlace::File(file);
+        }
+        self
     }
 
     /// Whether it is a conversation: its finished turns are taken over, and one that was cut off can be finished.

@@ -40,7 +40,7 @@ pub fn connect(
     Ok(models)
 }
 
-/// Nobody answers, and what they would be asked is kept.
+/// No provider answers, and what they would be asked is kept.
 pub fn rehearse(
     program: &Program,
     environment: &Variables,
@@ -183,7 +183,7 @@ fn configured(
     Ok(Endpoint { provider: name.to_owned(), protocol, quirks, base_url: custom.base_url.clone(), key })
 }
 
-/// How anybody is reached, as the configuration and the environment say.
+/// How any host is reached, as the configuration and the environment say.
 pub fn http_settings(environment: &Variables, config: &HttpConfig) -> Result<HttpSettings, LaunchError> {
     let seconds = |value: Option<f64>, default: Duration, key: &str| match value {
         None => Ok(default),
@@ -204,7 +204,7 @@ pub fn http_settings(environment: &Variables, config: &HttpConfig) -> Result<Htt
         idle_timeout: seconds(config.idle_seconds, standard.idle_timeout, "idle_seconds")?,
         proxy: proxies(environment, config),
         extra_certificates: config.ca_file.as_deref().map(read_certificates).transpose()?.unwrap_or_default(),
-        // Company proxies: whoever sets these means that the system's authorities count.
+        // Company proxies: a user who sets these means that the system's authorities count.
         system_roots: environment.get("SSL_CERT_FILE").is_some() || environment.get("SSL_CERT_DIR").is_some(),
         ..standard
     })
@@ -231,7 +231,22 @@ fn proxies(environment: &Variables, config: &HttpConfig) -> ProxySettings {
 
 #[cfg(test)]
 mod tests {
+    use llm_do::{ModelChoices, Project};
+
     use super::*;
+
+    /// An agent that is created later may be the only one that asks it.
+    #[test]
+    fn the_provider_of_the_fallback_is_used_too() {
+        let worker = |toolsets: &str| {
+            format!("---\nname: main\nmodel: anthropic:claude-haiku-4-5\ntoolsets: [{toolsets}]\n---\nHi.")
+        };
+        for (toolsets, expected) in [("dynamic_agents", &["anthropic", "ollama"][..]), ("", &["anthropic"])] {
+            let project = Project::new(".").agent("main.worker", &worker(toolsets));
+            let program = project.survey(&ModelChoices::of("ollama:qwen3").unwrap(), None).unwrap().program;
+            assert!(used(&program).into_iter().eq(expected.iter().copied()), "{toolsets}: {:?}", used(&program));
+        }
+    }
 
     #[test]
     fn vertex_is_where_the_project_says() {

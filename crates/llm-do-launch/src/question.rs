@@ -1,7 +1,7 @@
 //! The words of a question, so that every front end says the same before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
 //! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
 
-use llm_do::approval::{Memory, PendingQuestion, short_id};
+use llm_do::approval::{Memory, PendingQuestion, Question, short_id};
 use llm_do::escape::{visible, visible_lines, visible_name};
 use llm_do::{ApprovalRequest, RawJson};
 
@@ -38,22 +38,50 @@ pub struct AnswerChoice {
 
 /// The question without its keys.
 pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<QuestionLine> {
-    let plain = |text: &str| QuestionLine { role: LineRole::Plain, text: format!("  {text}") };
-    let mut lines = vec![QuestionLine { role: LineRole::Heading, text: heading(request, number) }];
-    lines.push(plain(&visible_name(&request.question.reason)));
-    lines.extend(visible_lines(&request.arguments.indented()).lines().map(plain));
-    if let Some(preview) = &request.question.preview {
-        lines.push(plain("in detail:"));
-        lines.extend(
-            visible_lines(preview).lines().map(|line| QuestionLine { role: role_in_difference(line), ..plain(line) }),
-        );
+    let Question { reason, preview, foreign, .. } = &request.question;
+    let words = QuestionWords {
+        reason,
+        arguments: &request.arguments,
+        preview: preview.as_deref(),
+        foreign: foreign.as_deref(),
+    };
+    words.lines(heading(request, number))
+}
+
+/// The same of a question that another process asks, under a name by which it can be answered.
+pub fn waiting_lines(pending: &PendingQuestion, name: &str) -> Vec<QuestionLine> {
+    let PendingQuestion { path, tool, arguments, reason, preview, foreign, .. } = pending;
+    let words = QuestionWords { reason, arguments, preview: preview.as_deref(), foreign: foreign.as_deref() };
+    let path: Vec<&str> = path.iter().map(String::as_str).chain([tool.as_str()]).collect();
+    words.lines(format!("approval: {} ({name})", visible_name(&path.join(" › "))))
+}
+
+/// What a person reads of a question, whoever asks it.
+struct QuestionWords<'a> {
+    reason: &'a str,
+    arguments: &'a RawJson,
+    preview: Option<&'a str>,
+    foreign: Option<&'a str>,
+}
+
+impl QuestionWords<'_> {
+    fn lines(&self, heading: String) -> Vec<QuestionLine> {
+        let plain = |text: &str| QuestionLine { role: LineRole::Plain, text: format!("  {text}") };
+        let mut lines = vec![QuestionLine { role: LineRole::Heading, text: heading }];
+        lines.push(plain(&visible_name(self.reason)));
+        lines.extend(visible_lines(&self.arguments.indented()).lines().map(plain));
+        if let Some(preview) = self.preview {
+            lines.push(plain("in detail:"));
+            let shown = visible_lines(preview);
+            lines.extend(shown.lines().map(|line| QuestionLine { role: role_in_difference(line), ..plain(line) }));
+        }
+        if let Some(foreign) = self.foreign {
+            let quoted = |line: &str| QuestionLine { role: LineRole::Quoted, text: format!("  │ {}", visible(line)) };
+            lines.push(plain("in the words of its author:"));
+            lines.extend(bounded(foreign).lines().map(quoted));
+        }
+        lines
     }
-    if let Some(foreign) = &request.question.foreign {
-        let quoted = |line: &str| QuestionLine { role: LineRole::Quoted, text: format!("  │ {}", visible(line)) };
-        lines.push(plain("in the words of its author:"));
-        lines.extend(bounded(foreign).lines().map(quoted));
-    }
-    lines
 }
 
 /// A question that waits to be answered elsewhere or later: the call, why it is asked, and what it would change.
@@ -132,7 +160,7 @@ pub fn choices(request: &ApprovalRequest) -> Vec<AnswerChoice> {
 
 #[cfg(test)]
 mod tests {
-    use llm_do::approval::{Coverage, Question};
+    use llm_do::approval::Coverage;
 
     use super::*;
 
@@ -173,6 +201,17 @@ mod tests {
         let shown: Vec<String> =
             lines(&request(), QuestionNumber { number: 3, of: None }).into_iter().map(|line| line.text).collect();
         assert_eq!(shown.join("\n"), expected);
+    }
+
+    #[test]
+    fn a_question_of_another_process_has_the_same_words() {
+        let ApprovalRequest { id, path, tool, arguments, question, .. } = request();
+        let Question { reason, preview, foreign, .. } = question;
+        let pending = PendingQuestion { id, path, tool, arguments, reason, preview, foreign };
+        let (here, elsewhere) =
+            (lines(&request(), QuestionNumber { number: 1, of: None }), waiting_lines(&pending, "r/q"));
+        assert_eq!(here[1..], elsewhere[1..]);
+        assert_eq!(elsewhere[0].text, "approval: main › editor › write_file (r/q)");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use llm_do::{BoxFuture, Endpoint, Key, Message, Model, RawJson};
 use serde::Serialize;
 use serde_json::json;
 
-/// What would be sent, once somebody wanted to send it.
+/// What would be sent, once a call wanted to send it.
 #[derive(Clone, Debug, Default)]
 pub struct RehearsedRequest(Arc<Mutex<Option<FirstRequest>>>);
 
@@ -109,7 +109,7 @@ impl RehearsalConversation {
     }
 }
 
-/// What a model would be told, whoever it is.
+/// What a model would be told, whichever it is.
 fn plain(head: &Head, history: &[Message]) -> RawJson {
     let tools: Vec<_> = head
         .tools

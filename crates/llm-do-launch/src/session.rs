@@ -7,16 +7,19 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use llm_do::events::TraceCall;
 use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
 use llm_do::runs::{OutsideCaller, RestoredTurns};
+use llm_do::toolsets::Ending;
 use llm_do::{EntryCall, Event, Input, Message, Output, RunError, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::keep::RunKeeper;
+use crate::notify::Notifier;
 
 /// The handle of a session. Dropped or closed, it takes no more turns: the call is closed when the last one has ended.
 pub struct Session {
@@ -27,6 +30,9 @@ pub struct Session {
     pub keeper: Option<Arc<RunKeeper>>,
     orders: mpsc::UnboundedSender<SessionCommand>,
 }
+
+/// So long the rest of a turn may take whose questions nobody answers any more.
+const LEAVING: Duration = Duration::from_secs(1);
 
 enum SessionCommand {
     Open,
@@ -49,6 +55,8 @@ pub struct SessionParts {
     pub pace: Option<Arc<dyn SessionPace>>,
     /// Whoever writes down how the run ends.
     pub keeper: Option<Arc<RunKeeper>>,
+    /// Whoever tells others of questions that wait.
+    pub notifier: Option<Arc<Notifier>>,
     /// Whether the turns that the record has are taken over when the call is opened.
     pub restores: bool,
     /// What was said elsewhere, which the conversation begins with.
@@ -73,17 +81,21 @@ pub trait SessionPace: Send + Sync {
 impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
-        let SessionParts { runtime, events, questions, caller, report, pace, keeper, restores, history } = parts;
+        let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores, history } =
+            parts;
         let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
         let (results, heard) = mpsc::unbounded_channel();
-        let (own, keeping) = (Arc::clone(&runtime), keeper.clone());
-        let worker = Worker { runtime: own, caller, report, results, keeper: keeping, restores, history };
+        let (own, keeping, telling) = (Arc::clone(&runtime), keeper.clone(), notifier.clone());
+        let worker =
+            Worker { runtime: own, caller, report, results, keeper: keeping, notifier: telling, restores, history };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
+        let notifier = notifier.map(|notifier| (notifier, questions.clone()));
         let session = Self { runtime, questions, keeper, orders };
         let updates = SessionUpdates {
+            notifier,
             events,
             are_events_open: true,
             batch: Vec::new(),
@@ -115,6 +127,21 @@ impl Session {
         cancelled
     }
 
+    /// The front end goes while a turn goes on. A run that is kept and has open questions is suspended with them; what else
+    /// goes on beside them has a moment to come to its end. Any other turn is cancelled.
+    pub fn leave(&self, turn: &CancellationToken) {
+        let is_kept = self.keeper.as_ref().is_some_and(|keeper| keeper.store().is_some());
+        if !is_kept || self.questions.open().is_empty() {
+            return turn.cancel();
+        }
+        self.questions.leave();
+        let turn = turn.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVING).await;
+            turn.cancel();
+        });
+    }
+
     /// No more turns: the call is closed, and the last update says so.
     pub fn close(self) {}
 
@@ -132,6 +159,8 @@ pub enum Update<'a> {
     Question(OpenQuestion),
     /// A question needs no answer any more, and this is who saw to that.
     Answered(QuestionId, String),
+    /// What a person should know about answers that do not count.
+    Note(String),
     /// The call is open, with what was taken over from a record.
     Opened(Result<OpenedCall, RunError>),
     TurnEnded(TurnResult),
@@ -182,6 +211,7 @@ enum WorkerReport {
 
 /// What happens in a session. Dropped, its questions are left to somebody else.
 pub struct SessionUpdates {
+    notifier: Option<(Arc<Notifier>, QuestionBroker)>,
     events: mpsc::UnboundedReceiver<Event>,
     are_events_open: bool,
     batch: Vec<Event>,
@@ -221,8 +251,14 @@ impl SessionUpdates {
             return Some(Update::Events(self.batch.drain(..)));
         }
         Some(match self.next.take()? {
-            NextUpdate::Question(QuestionUpdate::Opened(question)) => Update::Question(question),
+            NextUpdate::Question(QuestionUpdate::Opened(question)) => {
+                if let Some((notifier, questions)) = &self.notifier {
+                    notifier.opened(&question, questions);
+                }
+                Update::Question(question)
+            }
             NextUpdate::Question(QuestionUpdate::Answered(id, by)) => Update::Answered(id, by),
+            NextUpdate::Question(QuestionUpdate::Note(note)) => Update::Note(note),
             NextUpdate::Report(WorkerReport::Opened(opened)) => Update::Opened(opened),
             NextUpdate::Report(WorkerReport::TurnEnded(turn)) => Update::TurnEnded(*turn),
             NextUpdate::Report(WorkerReport::Closed(closed)) => Update::Closed(closed),
@@ -254,6 +290,7 @@ struct Worker {
     report: TurnReport,
     results: mpsc::UnboundedSender<WorkerReport>,
     keeper: Option<Arc<RunKeeper>>,
+    notifier: Option<Arc<Notifier>>,
     restores: bool,
     history: Vec<Message>,
 }
@@ -299,7 +336,7 @@ impl Worker {
         };
         self.runtime.close().await;
         if let Some(keeper) = &self.keeper {
-            keeper.end(&self.runtime, last.as_ref().map(|()| ())).await;
+            keeper.end(&self.runtime, last.as_ref().err()).await;
         }
         self.tell(WorkerReport::Closed(CloseResult { messages }));
     }
@@ -349,6 +386,9 @@ impl Worker {
             }
         };
         let answer = self.heard(turn, cancelled).await;
+        if let (Some(notifier), Err(RunError::Ended(Ending::NeedsApproval(pending)))) = (&self.notifier, &answer) {
+            notifier.suspended(pending).await;
+        }
         let is_cancelled = answer.is_err() && self.keeper.as_ref().is_some_and(|keeper| keeper.is_cancelled());
         let (messages, calls) = match self.report {
             TurnReport::Answer => (Vec::new(), Vec::new()),

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::LaunchError;
 use crate::state::StateDirectory;
 
-/// Where remarks go that are nobody's result.
+/// Where remarks go that belong to no result.
 pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The settings of a user.
@@ -36,7 +36,7 @@ impl Settings {
 pub struct Variables {
     /// Those whose values are text; others cannot be meant for us.
     all: Arc<BTreeMap<String, String>>,
-    /// The keys that are known so far; whoever gets one teaches it.
+    /// The keys that are known so far; the code that gets one teaches it.
     pub redactor: Redactor,
 }
 
@@ -85,7 +85,7 @@ impl Variables {
         own.or_else(xdg).or_else(user)
     }
 
-    /// What we keep for the user and nobody else needs to read: settings, state and cache.
+    /// What we keep for the user and no other user needs to read: settings, state and cache.
     pub fn own_directories(&self) -> Vec<PathBuf> {
         let kept = self.home().into_iter().chain(self.state_directory());
         kept.chain(self.cache_directory()).collect()

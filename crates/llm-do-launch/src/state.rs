@@ -102,7 +102,7 @@ impl StateDirectory {
         }))
     }
 
-    /// The same for whoever only looks: nothing is made for that. `None` if no run was ever kept.
+    /// The same for a command that only looks: nothing is made for that. `None` if no run was ever kept.
     pub fn runs_so_far(&self) -> Result<Option<RunStore>, LaunchError> {
         let is_there = self.directory().is_some_and(|directory| StoreLayout::new(directory).runs().is_dir());
         if is_there { Ok(self.runs()?.ok()) } else { Ok(None) }
@@ -130,7 +130,7 @@ impl StateDirectory {
         Ok(self.key()?.cloned().map(|key| CreatedStore { directory, key }))
     }
 
-    /// The same for whoever only looks: nothing is made for that.
+    /// The same for a command that only looks: nothing is made for that.
     pub fn created_so_far(&self) -> Result<Option<CreatedStore>, LaunchError> {
         let is_there = self.directory().is_some_and(|directory| directory.join("created").is_dir());
         if is_there { self.created() } else { Ok(None) }

@@ -18,7 +18,7 @@ pub enum ToolOffer {
     Withheld,
 }
 
-/// In a rehearsal nobody answers.
+/// In a rehearsal no question is answered.
 pub fn cast(
     program: TrustedProgram,
     tools: ToolOffer,

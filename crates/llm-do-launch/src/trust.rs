@@ -1,5 +1,5 @@
-//! What a project asks of whoever runs it: agreed to by a person, a flag or a program, and remembered outside the project.
-//! Nobody there to agree: nothing of it runs.
+//! What a project asks of the user who runs it: agreed to by a person, a flag or a program, and remembered outside the project.
+//! Without consent nothing of it runs.
 
 mod store;
 
@@ -32,24 +32,24 @@ impl Consent {
     }
 }
 
-/// Who answers whether a project is trusted. With nobody, it fails closed.
+/// Who answers whether a project is trusted. Without any, it fails closed.
 #[derive(Clone, Default)]
 pub struct TrustAnswers<'a> {
     /// Is kept.
     pub kept: Option<Consent>,
     /// For this process alone.
     pub once: Option<Consent>,
-    /// Somebody who can be asked.
+    /// A person who can be asked.
     pub prompt: Option<&'a (dyn TrustPrompt + 'a)>,
 }
 
-/// Somebody who can be asked whether a project is trusted.
+/// A front end that can ask a person whether a project is trusted.
 pub trait TrustPrompt: Send + Sync {
-    /// An error is why nobody answered.
+    /// An error is why there was no answer.
     fn ask<'a>(&'a self, list: &'a TrustList) -> BoxFuture<'a, Result<TrustChoice, LaunchError>>;
 }
 
-/// What somebody answered.
+/// What the person answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustChoice {
     /// Exactly what was shown.
@@ -59,7 +59,7 @@ pub enum TrustChoice {
     No,
 }
 
-/// What a project asks for, and whether somebody has agreed to it.
+/// What a project asks for, and whether the user has agreed to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub items: Vec<TrustItem>,
@@ -67,7 +67,7 @@ pub struct Standing {
     pub is_given: bool,
 }
 
-/// How it stands with a project, without asking anybody.
+/// How it stands with a project, without asking.
 pub fn standing(
     surveyed: &SurveyedProject,
     answers: &TrustAnswers<'_>,
@@ -88,7 +88,7 @@ pub fn standing(
     Ok(Standing { items, digest, is_given })
 }
 
-/// A project that somebody agreed to, and what there is to say about that.
+/// A project that the user agreed to, and what there is to say about that.
 pub struct Settlement {
     pub trusted: TrustedProject,
     /// What is new in a place that is trusted, whatever it contains.
@@ -154,7 +154,7 @@ pub async fn settle(
     }
 }
 
-/// Trusts a project for whoever has just written all of it; an answer is why that cannot be kept.
+/// Trusts a project for the user who has just written all of it; an answer is why that cannot be kept.
 pub fn keep_written(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<Option<String>, LaunchError> {
     let asked = items(surveyed);
     if asked.is_empty() {
@@ -176,7 +176,7 @@ fn agreed(
     }
 }
 
-/// Whoever agreed wants it to run now, whatever becomes of the next time: an answer is why it will be asked for again.
+/// A user who agreed wants it to run now, whatever becomes of the next time: an answer is why it will be asked for again.
 fn keep(store: &Store<'_>, root: &Path, kept: &KeptTrust, items: &[TrustItem], is_place: bool) -> Option<String> {
     let is_kept = items.iter().all(|item| kept.items.contains(&item.digest)) && (kept.is_place || !is_place);
     if is_kept { None } else { store.keep(root, kept, items, is_place).err() }

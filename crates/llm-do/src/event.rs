@@ -34,7 +34,7 @@ pub struct Event {
     pub call: u64,
     #[serde(flatten)]
     pub kind: EventKind,
-    /// Where the call that it tells of stands among those of its caller: in the order of the reply, whoever ends first.
+    /// Where the call that it tells of stands among those of its caller: in the order of the reply, whichever ends first.
     #[serde(skip)]
     pub rank: u64,
 }
@@ -162,7 +162,7 @@ pub struct TraceCall {
     pub calls: Vec<TraceCall>,
 }
 
-/// What a call gave, as JSON: text gets its quotes when somebody writes it.
+/// What a call gave, as JSON: text gets its quotes when it is written.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum CallOutput {
@@ -233,7 +233,7 @@ impl EventKind {
 /// What a listener wants to hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// What is worth a line where nobody watches: no calls, no answers. The rest is built only for whoever records it.
+    /// What is worth a line where no person watches: no calls, no answers. The rest is built only for a recorder.
     Exceptions,
     /// Everything but the pieces of streams: those are not even built.
     Facts,
@@ -241,13 +241,13 @@ pub enum Listen {
     Everything,
 }
 
-/// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
+/// Folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
     /// Takes one fact, in the order in which facts happen. It is called while the run waits, so it must be quick.
     fn record(&self, event: Event);
 }
 
-/// Somebody who keeps every message of every call, in the order in which they were said.
+/// Keeps every message of every call, in the order in which they were said.
 pub trait MessageLog: Send + Sync {
     /// Keeps one message. It is called while the run waits, so it must be quick.
     fn log(&self, message: &LoggedMessage<'_>);
@@ -273,8 +273,8 @@ pub struct LoggedMessage<'a> {
 pub struct Events {
     recorder: Option<Arc<dyn Recorder>>,
     log: Option<Arc<dyn MessageLog>>,
-    // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
-    // is not an error.
+    // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. That it has
+    // gone is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
     hearing: Listen,
     /// Who keeps what is told during a step.
@@ -297,7 +297,7 @@ impl Events {
         (Self { sender: Some(sender), hearing, ..Self::unheard() }, listener)
     }
 
-    /// Nobody listens; nothing is built or sent.
+    /// Without a listener: nothing is built or sent.
     pub fn unheard() -> Self {
         Self {
             recorder: None,
@@ -321,7 +321,7 @@ impl Events {
         Self { redactor, ..self }
     }
 
-    /// The keys that nobody is told.
+    /// The keys that are never told.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -338,7 +338,7 @@ impl Events {
         Self { log: Some(log), ..self }
     }
 
-    /// Keeps a message, if somebody keeps them.
+    /// Keeps a message, if there is a log.
     pub(crate) fn log(&self, message: &Message) {
         if let Some(log) = &self.log {
             log.log(&LoggedMessage { agent: &self.agent, depth: self.depth, call: self.call, message });
@@ -397,7 +397,7 @@ impl Events {
         EventLog { call: self.call, events: self.ear.as_ref().map(|ear| ear.events()).unwrap_or_default() }
     }
 
-    /// Tells everybody what was told in another process: this call stands for the one that told it, and the calls
+    /// Tells all listeners what was told in another process: this call stands for the one that told it, and the calls
     /// beneath it get ids of this run. Returns how what was recorded became what is told.
     pub(crate) fn replay(&self, told: EventLog) -> Renaming {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
@@ -419,19 +419,19 @@ impl Events {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
-    /// Whoever wants to hear this.
+    /// The listener, if it wants to hear this.
     fn listener(&self, kind: &EventKind) -> Option<&mpsc::UnboundedSender<Event>> {
         let is_wanted = self.hearing != Listen::Exceptions || !kind.is_routine();
         self.sender.as_ref().filter(|sender| is_wanted && !sender.is_closed())
     }
 
-    /// Whether anybody wants to hear pieces of streams.
+    /// Whether a listener wants to hear pieces of streams.
     pub(crate) fn hears_deltas(&self) -> bool {
         self.hearing == Listen::Everything && self.is_heard()
     }
 
-    /// Tells a fact to everybody.
-    pub(crate) fn send(&self, kind: impl FnOnce() -> EventKind) {
+    /// Tells a fact to all listeners.
+    pub fn send(&self, kind: impl FnOnce() -> EventKind) {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
             self.tell(self.event(self.without_keys(kind())), None);
         }
@@ -453,7 +453,7 @@ impl Events {
     }
 
     /// What we or code of others say, and what is given to tools. What a model or a person said is told as they said it:
-    /// whoever sent a key there knows it. A result was redacted where it was made.
+    /// those who sent a key there know it. A result was redacted where it was made.
     fn without_keys(&self, mut kind: EventKind) -> EventKind {
         let clean = |text: &mut String| *text = self.redactor.redacted(std::mem::take(text));
         match &mut kind {
@@ -520,7 +520,7 @@ impl Events {
         }
     }
 
-    /// Tells a piece of a stream, which has tens of thousands of them: it is built only if somebody listens.
+    /// Tells a piece of a stream, which has tens of thousands of them: it is built only for a listener.
     pub fn send_delta(&self, kind: impl FnOnce() -> EventKind) {
         if let (true, Some(sender)) = (self.hears_deltas(), &self.sender) {
             let _ = sender.send(self.event(kind()));

@@ -132,9 +132,9 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, AskedQuestion, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict, JudgementRecord,
-        KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, Subject, UnshownCall, VerdictKind,
-        canonical, key_of_call, short_id,
+        ApprovalMode, AskedQuestion, CallSubject, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict,
+        JudgementRecord, KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, UnshownCall,
+        VerdictKind, canonical, key_of_call, short_id,
     };
 }
 
@@ -187,7 +187,7 @@ pub mod names {
 
 /// What tokens cost.
 pub mod prices {
-    pub use crate::model::prices::{ModelPrice, Prices, Rate, Rates, sum};
+    pub use crate::model::prices::{ModelPrice, Prices, Rate, Rates};
 }
 
 /// What a process is allowed: open files, and room on its stack.
@@ -209,7 +209,7 @@ pub mod program {
 
 /// Providers of models: the table of those that are known, and how one is connected.
 pub mod providers {
-    pub use crate::http::{HttpClient, HttpSettings, ProxySettings};
+    pub use crate::http::{HttpClient, HttpSettings, ProxySettings, check_confidential};
     pub use crate::model::exchange::{Exchange, KeySource, LaterKey, Retries};
     pub use crate::model::meter::{Meter, RequestProgress, SendingRefusal, UnlimitedMeter};
     pub use crate::model::name::{CustomProvider, ModelFallback, ModelNameError};

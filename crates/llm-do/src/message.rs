@@ -151,7 +151,7 @@ pub struct Reply {
 
 impl Reply {
     /// An answer in words that is whole, of a model that says nothing of its usage.
-    pub fn answer(model: impl ToString, text: impl Into<String>) -> Self {
+    pub fn answer(model: &impl ToString, text: impl Into<String>) -> Self {
         Self {
             parts: vec![ReplyPart::Text(TextPart { text: text.into(), private: None })],
             model: model.to_string(),
@@ -433,6 +433,30 @@ pub struct Usage {
     /// Of the requests, those whose provider did not say all that they took: their tokens and costs are estimates.
     #[serde(default)]
     pub estimated: u64,
+}
+
+/// A cost is a whole number of these.
+const PICODOLLARS: f64 = 1e12;
+
+impl Usage {
+    /// Both together. A sum with an unknown cost has an unknown cost; a sum of nothing has none yet. Costs are added up to the
+    /// picodollar, so that ten times ten cents are a dollar.
+    #[must_use]
+    pub fn plus(&self, more: &Self) -> Self {
+        let is_first = self.requests == 0;
+        let add = |(one, other): (f64, f64)| ((one + other) * PICODOLLARS).round() / PICODOLLARS;
+        Self {
+            requests: self.requests + more.requests,
+            input_tokens: self.input_tokens + more.input_tokens,
+            output_tokens: self.output_tokens + more.output_tokens,
+            cache_read_tokens: self.cache_read_tokens + more.cache_read_tokens,
+            cache_write_tokens: self.cache_write_tokens + more.cache_write_tokens,
+            reasoning_tokens: self.reasoning_tokens + more.reasoning_tokens,
+            unanswered: self.unanswered + more.unanswered,
+            estimated: self.estimated + more.estimated,
+            cost_usd: if is_first { more.cost_usd } else { self.cost_usd.zip(more.cost_usd).map(add) },
+        }
+    }
 }
 
 /// What has to happen next, read off the end of the conversation.

@@ -1,8 +1,10 @@
-//! The questions of a session that stand open, and whoever answers them: any number of front ends may, in any order, and the
-//! first valid answer counts.
+//! The questions of a session that stand open, and those who answer them: any number of front ends may, in any order, and the
+//! first valid answer counts. With an [`AnswerDesk`] other processes may answer too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,7 +14,7 @@ use crate::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
 /// The whole digest of a question.
 pub type QuestionId = String;
 
-/// A question that nobody has answered yet.
+/// A question without an answer yet.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OpenQuestion {
@@ -34,7 +36,34 @@ pub enum QuestionUpdate {
     Opened(OpenQuestion),
     /// It needs no answer any more, and this is who saw to that.
     Answered(QuestionId, String),
+    /// What a person should know about answers that do not count, or are not kept. The same is said once.
+    Note(String),
 }
+
+/// Where the answers to the questions of one run are kept, so that other processes can give them too. Of all answers to a
+/// question one is ever kept.
+///
+/// What a person should know is said to `say`: that something lay there which was no answer, or that an answer could not
+/// be kept.
+pub trait AnswerDesk: Send + Sync + fmt::Debug {
+    /// Keeps an answer, or gives the one that was first. One that cannot be kept counts in this process all the same.
+    fn keep(&self, id: &str, answer: &Answer, by: &str, say: &mut dyn FnMut(String)) -> Result<(), KeptAnswer>;
+
+    /// The answer that is kept, if there is one.
+    fn look(&self, id: &str, say: &mut dyn FnMut(String)) -> Option<KeptAnswer>;
+}
+
+/// An answer that lies at a desk, and whose it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptAnswer {
+    /// What was decided.
+    pub answer: Answer,
+    /// Who decided it.
+    pub by: String,
+}
+
+/// So often an open question is looked up at the desk.
+const LOOK_EVERY: Duration = Duration::from_millis(90);
 
 /// Why an answer does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +84,7 @@ pub enum AnswerError {
 }
 
 /// By which a question is answered that the run itself took back: its call was given up, or another answer covers it.
-pub(crate) const BY_THE_RUN: &str = "the run";
+pub const BY_THE_RUN: &str = "the run";
 
 /// The approver of a session with front ends.
 #[derive(Clone, Debug)]
@@ -65,6 +94,7 @@ pub struct QuestionBroker(Arc<BrokerState>);
 struct BrokerState {
     questions: Mutex<Questions>,
     updates: mpsc::UnboundedSender<QuestionUpdate>,
+    desk: Option<Arc<dyn AnswerDesk>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +105,10 @@ struct Questions {
     settled: Vec<AskedNow>,
     /// Who answered.
     answered: BTreeMap<QuestionId, String>,
-    /// The front end has left: nobody will answer.
+    /// The front end has left: no answer will come.
     is_left: bool,
+    /// What was noted already.
+    said: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -88,8 +120,14 @@ struct AskedNow {
 impl QuestionBroker {
     /// A broker, and what its front end is told. When the front end drops that, it has left.
     pub fn new() -> (Self, QuestionUpdates) {
+        Self::with_desk(None)
+    }
+
+    /// The same of a run whose answers are kept at a desk: an answer counts if the desk keeps it first, and while a question
+    /// is open an answer of another process is looked for there. This takes a tokio runtime that has its time enabled.
+    pub fn with_desk(desk: Option<Arc<dyn AnswerDesk>>) -> (Self, QuestionUpdates) {
         let (sender, updates) = mpsc::unbounded_channel();
-        let broker = Self(Arc::new(BrokerState { questions: Mutex::default(), updates: sender }));
+        let broker = Self(Arc::new(BrokerState { questions: Mutex::default(), updates: sender, desk }));
         let updates = QuestionUpdates { broker: broker.clone(), updates };
         (broker, updates)
     }
@@ -99,32 +137,94 @@ impl QuestionBroker {
         self.questions().open.iter().map(|asked| asked.question.clone()).collect()
     }
 
-    /// Answers a question. Everybody else is told who did.
+    /// Answers a question. All other front ends are told who did.
     pub fn answer(&self, id: &str, answer: Answer, by: &str) -> Result<(), AnswerError> {
+        // Held while the desk keeps the answer: whoever is second in this process must not come between.
         let mut questions = self.questions();
-        let Some(at) = questions.open.iter().position(|asked| asked.question.id() == id) else {
+        let is_offered = |asked: &AskedNow| is_offered(&answer, asked.question.request.memory);
+        if questions.open.iter().any(|asked| asked.question.id() == id && !is_offered(asked)) {
+            return Err(AnswerError::NotOffered);
+        }
+        let Some(asked) = questions.take(id) else {
             let by = questions.answered.get(id).cloned();
             return Err(by.map_or(AnswerError::NotOpen, |by| AnswerError::AlreadyAnswered { by }));
         };
-        if !is_offered(&answer, questions.open[at].question.request.memory) {
-            return Err(AnswerError::NotOffered);
+        match self.keep(&mut questions, id, &answer, by) {
+            Ok(()) => {
+                self.settle(&mut questions, asked, KeptAnswer { answer, by: by.to_owned() });
+                Ok(())
+            }
+            Err(first) => {
+                let by = first.by.clone();
+                self.settle(&mut questions, asked, first);
+                Err(AnswerError::AlreadyAnswered { by })
+            }
         }
-        let asked = questions.open.remove(at);
-        let (settled, open): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut questions.open).into_iter().partition(|other| answer_settles(&answer, &asked, other));
-        questions.open = open;
-        for id in std::iter::once(asked.question.id()).chain(settled.iter().map(|other| other.question.id())) {
-            questions.answered.insert(id.clone(), by.to_owned());
-            let _ = self.0.updates.send(QuestionUpdate::Answered(id.clone(), by.to_owned()));
-        }
-        questions.settled.extend(settled);
-        drop(questions);
-        // The call may have been given up this moment.
-        let _ = asked.answer.send(answer);
-        Ok(())
     }
 
-    /// The front end has left: what is open, and all that comes, waits for somebody else.
+    /// An answer that ends the run, or leaves the question to others, answers nothing for good: whoever goes on with the run
+    /// is asked again.
+    fn keep(&self, questions: &mut Questions, id: &str, answer: &Answer, by: &str) -> Result<(), KeptAnswer> {
+        match (&self.0.desk, answer) {
+            (None, _) | (_, Answer::EndRun | Answer::Later) => Ok(()),
+            (Some(desk), _) => desk.keep(id, answer, by, &mut |note| self.note(questions, note)),
+        }
+    }
+
+    /// Takes the answer of another process, if there is one.
+    fn look(&self, desk: &dyn AnswerDesk, id: &str) {
+        let mut questions = self.questions();
+        if !questions.open.iter().any(|asked| asked.question.id() == id) {
+            return;
+        }
+        let kept = desk.look(id, &mut |note| self.note(&mut questions, note));
+        if let Some((asked, kept)) = kept.and_then(|kept| Some((questions.take(id)?, kept))) {
+            self.settle(&mut questions, asked, kept);
+        }
+    }
+
+    /// An answer counts, and closes the other questions that it covers. One of them that has an answer of its own at the desk
+    /// keeps that.
+    fn settle(&self, questions: &mut Questions, asked: AskedNow, kept: KeptAnswer) {
+        let mut heard = Vec::new();
+        let mut counting = vec![(asked, kept)];
+        while let Some((asked, kept)) = counting.pop() {
+            self.close(questions, asked.question.id(), &kept.by);
+            let (covered, open): (Vec<_>, Vec<_>) = std::mem::take(&mut questions.open)
+                .into_iter()
+                .partition(|other| answer_settles(&kept.answer, &asked, other));
+            questions.open = open;
+            for other in covered {
+                let covering = if kept.answer == Answer::EndRun { Answer::EndRun } else { Answer::Once };
+                match self.keep(questions, other.question.id(), &covering, &kept.by) {
+                    Ok(()) => {
+                        self.close(questions, other.question.id(), &kept.by);
+                        questions.settled.push(other);
+                    }
+                    Err(own) => counting.push((other, own)),
+                }
+            }
+            heard.push((asked, kept.answer));
+        }
+        // The run learns last of what covers others: these hear their own answers before.
+        for (asked, answer) in heard.into_iter().rev() {
+            // The call may have been given up this moment.
+            let _ = asked.answer.send(answer);
+        }
+    }
+
+    fn close(&self, questions: &mut Questions, id: &str, by: &str) {
+        questions.answered.insert(id.to_owned(), by.to_owned());
+        let _ = self.0.updates.send(QuestionUpdate::Answered(id.to_owned(), by.to_owned()));
+    }
+
+    fn note(&self, questions: &mut Questions, note: String) {
+        if questions.said.insert(note.clone()) {
+            let _ = self.0.updates.send(QuestionUpdate::Note(note));
+        }
+    }
+
+    /// The front end has left: what is open, and all that comes, waits for another front end.
     pub fn leave(&self) {
         let mut questions = self.questions();
         questions.is_left = true;
@@ -139,6 +239,14 @@ impl QuestionBroker {
     // A panic elsewhere leaves the list as it was.
     fn questions(&self) -> MutexGuard<'_, Questions> {
         self.0.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Questions {
+    /// An open question, which is not open any more.
+    fn take(&mut self, id: &str) -> Option<AskedNow> {
+        let at = self.open.iter().position(|asked| asked.question.id() == id)?;
+        Some(self.open.remove(at))
     }
 }
 
@@ -167,7 +275,7 @@ fn is_offered(answer: &Answer, memory: Memory) -> bool {
 impl Approver for QuestionBroker {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
+            let (answer, mut answered) = oneshot::channel();
             {
                 let mut questions = self.questions();
                 if questions.is_left {
@@ -178,7 +286,15 @@ impl Approver for QuestionBroker {
                 questions.open.push(AskedNow { question, answer });
             }
             let _withdraws = Withdraw { broker: self, id: &request.id };
-            answered.await.unwrap_or(Answer::Later)
+            let Some(desk) = &self.0.desk else { return answered.await.unwrap_or(Answer::Later) };
+            loop {
+                self.look(&**desk, &request.id);
+                tokio::select! {
+                    biased;
+                    answer = &mut answered => return answer.unwrap_or(Answer::Later),
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                }
+            }
         })
     }
 }
@@ -193,10 +309,9 @@ impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
         let mut questions = self.broker.questions();
         questions.settled.retain(|asked| asked.question.id() != self.id);
-        let Some(at) = questions.open.iter().position(|asked| asked.question.id() == self.id) else { return };
-        questions.open.remove(at);
-        questions.answered.insert(self.id.to_owned(), BY_THE_RUN.to_owned());
-        let _ = self.broker.0.updates.send(QuestionUpdate::Answered(self.id.to_owned(), BY_THE_RUN.to_owned()));
+        if questions.take(self.id).is_some() {
+            self.broker.close(&mut questions, self.id, BY_THE_RUN);
+        }
     }
 }
 

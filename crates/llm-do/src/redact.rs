@@ -54,7 +54,7 @@ impl Redactor {
     }
 
     /// The text without the keys in it; what has none is not copied.
-    pub(crate) fn redacted(&self, mut text: String) -> String {
+    pub fn redacted(&self, mut text: String) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for finder in known.iter() {
             if let Some(first) = finder.find(text.as_bytes()) {

@@ -84,7 +84,7 @@ impl MapEntry {
     /// Names of files and directories among the words.
     fn names(&self) -> impl Iterator<Item = &str> {
         let words = self.words.split([' ', '(', ')', ',', ';', ':', '`']);
-        words.filter(|word| word.ends_with(".rs") || word.ends_with('/') && word.len() > 1)
+        words.filter(|word| is_source(word) || word.ends_with('/') && word.len() > 1)
     }
 }
 
@@ -159,10 +159,12 @@ fn the_map_names_every_source_file_and_no_other() {
     let entries = MapEntry::read(map.trim_start_matches('\n'));
     assert!(entries.len() > 100, "the map is where it was");
     let (mapped, mut wrong) = mapped(&entries, |path| root().join(path).exists());
-    wrong.iter_mut().for_each(|name| name.push_str(" is on the map and not there"));
+    for name in &mut wrong {
+        name.push_str(" is on the map and not there");
+    }
     let sources = files_beneath("crates").into_iter();
     let mut sources: Vec<String> =
-        sources.filter(|file| file.ends_with(".rs") && file.contains("/src/") && !is_test(file)).collect();
+        sources.filter(|file| is_source(file) && file.contains("/src/") && !is_test(file)).collect();
     sources.sort();
     let lost = sources.iter().filter(|file| !is_covered(file, &mapped));
     wrong.extend(lost.map(|file| format!("{file} is not on the map")));
@@ -261,4 +263,8 @@ fn has_word(text: &str, word: &str) -> bool {
     let is_letter = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
     text.match_indices(word)
         .any(|(at, _)| !is_letter(text[..at].chars().next_back()) && !is_letter(text[at + word.len()..].chars().next()))
+}
+
+fn is_source(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|ending| ending == "rs")
 }

@@ -28,7 +28,7 @@ use llm_do_launch::trust::Standing;
 pub struct ProjectCheck {
     pub linked: Survey,
     pub trust: Standing,
-    /// Empty if nobody wanted to know.
+    /// Empty if the user did not want to know.
     pub servers: Vec<ConnectedServer>,
     pub residents: Vec<CheckedResident>,
 }
@@ -40,7 +40,7 @@ pub struct CheckedResident {
     fence: Option<Result<&'static str, FenceError>>,
 }
 
-/// The kernel is asked only if somebody is to run behind a fence.
+/// The kernel is asked only if something is to run behind a fence.
 pub fn residents(project: &Project, program: &Program, fence: &FenceConfig) -> Vec<CheckedResident> {
     let found = || {
         let fence = fence.fence();
@@ -468,7 +468,7 @@ fn call_tree(out: &mut String, program: &Program, graph: &Graph<'_>) {
     {
         tree.root(entry);
     }
-    // What no call of the entry reaches: first what nobody calls, then what is left (cycles among themselves).
+    // What no call of the entry reaches: first what has no caller, then what is left (cycles among themselves).
     let mut is_called = vec![false; count];
     graph.nodes.iter().flat_map(|node| &node.callees).for_each(|callee| is_called[*callee] = true);
     (0..count).filter(|agent| !is_called[*agent]).for_each(|agent| tree.root(agent));

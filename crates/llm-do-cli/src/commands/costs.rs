@@ -4,7 +4,7 @@ mod table;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use llm_do::store::costs::{CalendarDay, CostFiles, CostGroup, sums};
+use llm_do::store::costs::{CalendarDay, CostFiles, CostGroup, CostLine, sums};
 use llm_do::store::layout::StoreLayout;
 
 use crate::args::{CostGroupArg, CostsArgs};
@@ -15,21 +15,8 @@ use crate::terminal::style::Styles;
 
 pub fn run(args: &CostsArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let Some(state) = environment.state_directory() else {
-        return Err(Failure::usage("there is no home directory in which costs could be kept"));
-    };
-    let group = match args.by {
-        CostGroupArg::Day => CostGroup::Day,
-        CostGroupArg::Project => CostGroup::Project,
-        CostGroupArg::Agent => CostGroup::Agent,
-        CostGroupArg::Model => CostGroup::Model,
-        CostGroupArg::Entry => CostGroup::Entry,
-    };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = u64::try_from(now.saturating_sub(args.since).as_millis()).unwrap_or(u64::MAX);
-    let lines = CostFiles::of(&StoreLayout::new(state)).read(Some(CalendarDay::of(since, 0)));
-    let lines = lines.map_err(|error| Failure::failed(format!("the costs cannot be read: {error}")))?;
-    let sums = sums(&lines, group);
+    let group = group_of(args.by);
+    let sums = sums(&lines(args, &environment)?, group);
     if args.json {
         return console::print(&table::json(&sums, group));
     }
@@ -37,8 +24,33 @@ pub fn run(args: &CostsArgs) -> Result<(), Failure> {
         console::complain("nothing was spent in this time\n");
         return Ok(());
     }
-    let bar = environment.stdout_is_terminal && !environment.is_dumb();
-    let columns = console::columns().filter(|_| environment.stderr_is_terminal).unwrap_or(80);
     let styles = Styles { coloured: environment.colours_stdout() };
-    console::print(&table::table(&sums, group, bar.then_some(columns), styles))
+    console::print(&table::table(&sums, group, columns(&environment), styles))
+}
+
+/// What was spent since the time that was asked for.
+fn lines(args: &CostsArgs, environment: &Environment) -> Result<Vec<CostLine>, Failure> {
+    let Some(state) = environment.state_directory() else {
+        return Err(Failure::usage("there is no home directory in which costs could be kept"));
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = u64::try_from(now.saturating_sub(args.since).as_millis()).unwrap_or(u64::MAX);
+    let lines = CostFiles::of(&StoreLayout::new(state)).read(Some(CalendarDay::of(since, 0)));
+    lines.map_err(|error| Failure::failed(format!("the costs cannot be read: {error}")))
+}
+
+/// How wide the bars of the table may be, if it is shown where bars can be.
+fn columns(environment: &Environment) -> Option<usize> {
+    let has_bars = environment.stdout_is_terminal && !environment.is_dumb();
+    has_bars.then(|| console::columns().filter(|_| environment.stderr_is_terminal).unwrap_or(80))
+}
+
+fn group_of(by: CostGroupArg) -> CostGroup {
+    match by {
+        CostGroupArg::Day => CostGroup::Day,
+        CostGroupArg::Project => CostGroup::Project,
+        CostGroupArg::Agent => CostGroup::Agent,
+        CostGroupArg::Model => CostGroup::Model,
+        CostGroupArg::Entry => CostGroup::Entry,
+    }
 }

@@ -1,4 +1,4 @@
-//! A journal that somebody else wrote: what it names counts only after a person has agreed to it.
+//! A journal that another user wrote: what it names counts only after a person has agreed to it.
 
 use std::path::Path;
 

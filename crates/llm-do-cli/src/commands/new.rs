@@ -67,14 +67,14 @@ pub fn write(plan: &NewPlan) -> Result<String, Failure> {
     }
 }
 
-/// Whoever made a project agrees to what is in it: it is trusted exactly as it was written.
+/// The user who made a project agrees to what is in it: it is trusted exactly as it was written.
 pub fn trust(plan: &NewPlan, state: &StateDirectory) -> Result<(), Failure> {
     let NewPlan::Project { directory, .. } = plan else { return Ok(()) };
     // No item depends on the model, and without one a project cannot be linked.
     let models = ModelChoices { required: ModelName::parse("ollama:any").ok(), ..ModelChoices::default() };
     match Project::load(directory).and_then(|project| project.surveyed(&models, None)) {
         Ok(surveyed) => trust::keep_written(&surveyed, state),
-        // What was written is in order; what somebody else put beside it is told when it is used.
+        // What was written is in order; what others put beside it is told when it is used.
         Err(_) => Ok(()),
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
 use llm_do::escape::visible;
+use llm_do::questions::AnswerDesk as _;
 use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
+use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{Ending, InDoubt};
 use llm_do::trust::Fingerprint;
 use llm_do::{Answer, ApprovalRequest, Project, RunError, WorkingDirectory, names, records};
@@ -28,7 +30,7 @@ use crate::{commands::foreign, console, plan};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let settings = Arc::new(environment.settings()?);
+    let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
     if args.show {
         return console::print(&show(&place(args, &settings)?, Author::of(args.foreign), &settings)?);
     }
@@ -37,11 +39,22 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 }
 
 /// `chat --continue`: the last chat of a project, or the one with this id, goes on with the project of today.
-pub fn continue_chat(args: RunArgs) -> Result<(), Failure> {
+pub fn continue_chat(args: &RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let settings = Arc::new(environment.settings()?);
-    let format = plan::run_format(&args);
+    let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
+    let format = plan::run_format(args);
     attended(begin_chat(args, &environment, &settings), format)
+}
+
+/// Goes on with a run that is held open already.
+pub fn run_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<(), Failure> {
+    let format = plan::output_format(&args.conduct);
+    attended(begin_open(open, args, environment, settings), format)
 }
 
 fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(), Failure> {
@@ -79,7 +92,15 @@ fn place(args: &ResumeArgs, settings: &Settings) -> Result<RunPlace, Failure> {
 }
 
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
-    let open = opened(args, environment, settings)?;
+    begin_open(opened(args, environment, settings)?, args, environment, settings)
+}
+
+fn begin_open(
+    open: OpenRun,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+) -> Result<ResumedRun, Failure> {
     let is_conversation = open.is_conversation();
     if let Some(outcome) = records::outcome(open.contents()).filter(|_| !is_conversation) {
         let mut output = plan::output(&args.conduct, environment);
@@ -99,7 +120,7 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
     go_on(open, talk, directory, decisions, args.force, environment, settings)
 }
 
-fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
+fn begin_chat(args: &RunArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
     let named = args.continued.as_deref().filter(|id| !id.is_empty());
     let place = match named {
         Some(id) => RunPlace::in_store(id, settings)?,
@@ -111,7 +132,7 @@ fn begin_chat(args: RunArgs, environment: &Environment, settings: &Arc<Settings>
             .hint(format!("`{}` goes on with it", command(&open.place().resumption()))));
     }
     let directory = open.header.working_directory()?;
-    let conduct = plan::chat(&args, &directory, environment)?;
+    let conduct = plan::chat(args, &directory, environment)?;
     let overrides = plan::overrides(&args.conduct, &directory, environment, settings)?;
     let cut = if conduct.attended { CutTurn::Ask } else { CutTurn::Finish };
     let parts = (directory, overrides, conduct);
@@ -128,6 +149,7 @@ fn go_on(
     environment: &Environment,
     settings: &Arc<Settings>,
 ) -> Result<ResumedRun, Failure> {
+    let open = open.reached_from(&directory);
     let RunHeader { project, flags, files, .. } = open.header.clone();
     if !flags.terms.given.is_empty() {
         let given: Vec<&str> = flags.terms.given.iter().map(String::as_str).collect();
@@ -138,6 +160,7 @@ fn go_on(
         ))
         .hint("that program goes on with it: `open` with `continue`, or `resume_run` in Python"));
     }
+    let tells_notes = conduct.output.view.tells_notes();
     let durability = flags.durable.then_some(Durability::Synced);
     let plan = RunPlan { launch: flags.launch(project, directory, overrides)?, conduct };
     // Finished turns of a chat stand as they were recorded: only a turn that was cut off is compared with the project.
@@ -158,11 +181,16 @@ fn go_on(
     } else {
         unchanged(&changes, is_forgiven)?;
         let since = if is_chat { " since the last turn" } else { "" };
-        console::complain(&format!("note: the project has changed{since}: {}\n", listed(&changes)));
+        if tells_notes {
+            console::complain(&format!("note: the project has changed{since}: {}\n", listed(&changes)));
+        }
         Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
     let (is_foreign, file) = (open.is_foreign(), open.place().file());
+    if let Some(answers) = open.place().answers() {
+        decisions.keep(&answers, &environment.user())?;
+    }
     let record = open.resume(matching, durability, RunSubject::of(linked.linked.program()), settings)?;
     if is_foreign {
         let signed = if settings.state.key()?.is_some() { ", and is signed as yours now" } else { "" };
@@ -174,7 +202,7 @@ fn go_on(
     Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
-/// The record, locked: of the user's own, or of a stranger's after somebody agreed to what it names.
+/// The record, locked: of the user's own, or of a stranger's after a person agreed to what it names.
 fn opened(args: &ResumeArgs, environment: &Environment, settings: &Settings) -> Result<OpenRun, Failure> {
     let author = Author::of(args.foreign);
     let open = OpenRun::open(place(args, settings)?, author, settings)?;
@@ -220,6 +248,19 @@ impl Decisions {
             }
         }
         Ok(Self { given, used: Mutex::default() })
+    }
+
+    /// What is decided here counts like an answer from anywhere: if it is the first.
+    fn keep(&self, answers: &RunAnswers, by: &str) -> Result<(), Failure> {
+        for (id, answer) in &self.given {
+            let mut say = |note: String| console::complain(&format!("note: {}\n", visible(&note)));
+            answers.keep(id, answer, by, &mut say).map_err(|first| {
+                let (id, by) = (short_id(id), visible(&first.by).into_owned());
+                Failure::usage(format!("the question `{id}` was answered already, by {by}"))
+                    .hint("the first answer counts; leave this one out to go on")
+            })?;
+        }
+        Ok(())
     }
 
     fn used(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -270,13 +311,13 @@ impl KnownAnswers for Decisions {
     }
 }
 
-/// The questions that nobody has answered. What is read is what has the id.
+/// The questions without an answer. What is read is what has the id.
 pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
-/// What nobody knows about, before anything goes on.
+/// What may or may not have happened, said before anything goes on.
 pub fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
@@ -316,7 +357,7 @@ fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String,
     }
     match author {
         Author::User => text.push_str(&changes_text(&header)),
-        // What it names is not looked at before somebody agreed to it.
+        // What it names is not looked at before a person agreed to it.
         Author::Stranger => text.push_str("\nall of this is what a stranger's file says\n"),
     }
     Ok(text)
@@ -364,7 +405,9 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         RunError::Ended(Ending::Limit { limit, .. }) => {
             format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
         }
-        RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => format!("{resume}` asks again"),
+        RunError::Ended(Ending::EndedByPerson) => format!("{resume}` asks again"),
+        // Nobody was asked: a rule or a flag decided, and decides again.
+        RunError::Ended(Ending::Refused { .. }) => format!("{resume}` judges it again"),
         RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
         RunError::Input(_)
         | RunError::Model { .. }

@@ -1,7 +1,7 @@
 //! `llm-do runs`: the runs that are kept, and what can be done with them besides going on.
 
 mod export;
-mod follow;
+pub mod follow;
 mod fork;
 mod list;
 mod remove;
@@ -29,21 +29,23 @@ use crate::failure::Failure;
 
 pub fn run(args: RunsArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    if let Some(RunsCommand::Key) = args.command {
-        let key = StateKey::new_hex().map_err(|error| Failure::failed(format!("no key can be made: {error}")))?;
-        return console::print(&format!("{key}\n"));
-    }
-    let settings = environment.settings()?;
+    let settings = || environment.settings();
     match args.command {
-        None => list::run(&args.listing, &environment, &settings),
-        Some(RunsCommand::Show(args)) => show::run(&args, &environment, &settings),
-        Some(RunsCommand::Follow(args)) => follow::run(&args, &settings),
-        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings),
-        Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings),
-        Some(RunsCommand::Export(args)) => export::run(&args, &environment, &settings),
-        Some(RunsCommand::Rm(args)) => remove::run(&args, &settings),
-        Some(RunsCommand::Key) => Ok(()),
+        None => list::run(&args.listing, &environment, &settings()?),
+        Some(RunsCommand::Show(args)) => show::run(&args, &settings()?),
+        Some(RunsCommand::Follow(args)) => follow::run(&args, &settings()?),
+        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings()?),
+        Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings()?),
+        Some(RunsCommand::Export(args)) => export::run(&args, &settings()?),
+        Some(RunsCommand::Rm(args)) => remove::run(&args, &settings()?),
+        Some(RunsCommand::Key) => print_key(),
     }
+}
+
+/// It needs no settings: a user who asks for a key may have none yet.
+fn print_key() -> Result<(), Failure> {
+    let key = StateKey::new_hex().map_err(|error| Failure::failed(format!("no key can be made: {error}")))?;
+    console::print(&format!("{key}\n"))
 }
 
 /// A run that somebody named, and what is known of it now.
@@ -58,7 +60,7 @@ impl NamedRun {
         let RunPlace::Store(store, id) = RunPlace::in_store(typed, settings)? else {
             return Err(Failure::usage(format!("`{typed}` is no run of the store")));
         };
-        let listed = store.listed(&project_of).map_err(unlisted)?;
+        let listed = store.listed(&project_of).map_err(|error| unlisted(&error))?;
         let line = listed.line_of(&id).map(|line| store.looked_at(line, &project_of)).map(owned);
         let missing = || Failure::usage(format!("the run `{id}` is only being made")).hint("try again in a moment");
         let line = line.ok_or_else(missing)?;
@@ -78,7 +80,7 @@ fn owned(line: IndexLine<'_>) -> IndexLine<'static> {
     IndexLine { id, at, kind, project, entry, label, state, waits, cost, requests, turns }
 }
 
-fn unlisted(error: std::io::Error) -> Failure {
+fn unlisted(error: &std::io::Error) -> Failure {
     Failure::failed(format!("the runs cannot be listed: {error}"))
 }
 
@@ -97,6 +99,11 @@ fn now() -> u64 {
 /// The runs that are wanted, the newest first, each as it is now.
 pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<'static>>, Failure> {
     list::listed(args, settings)
+}
+
+/// The run that is meant.
+pub fn id_of(typed: &str, settings: &Settings) -> Result<RunId, Failure> {
+    NamedRun::find(typed, settings).map(|named| *named.id())
 }
 
 /// All that is known of a run, as `runs show --json` has it.

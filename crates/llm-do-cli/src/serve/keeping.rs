@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use llm_do::approval::{KnownAnswers, PendingQuestion};
+use llm_do::approval::{KnownAnswers, PendingQuestion, short_id};
 use llm_do::escape::visible;
+use llm_do::questions::AnswerDesk as _;
 use llm_do::records::{Durability, Matching, RunKind};
 use llm_do::runs::check_history;
 use llm_do::{Answer, ApprovalRequest, Input, RawJson, records};
@@ -141,6 +142,7 @@ pub fn recording(
         pending,
         changed,
     };
+    answers.keep(&run, settings)?;
     let matching = if prior.changed.is_empty() { Matching::Exact } else { Matching::ForgiveModels };
     let durability = (open.durable || run.header.flags.durable).then_some(Durability::Synced);
     let record = run.resume(matching, durability, RunSubject::of(linked.program()), settings)?;
@@ -188,6 +190,22 @@ impl GivenAnswers {
             }
         }
         Ok(Self(answers))
+    }
+}
+
+impl GivenAnswers {
+    /// What is decided here counts like an answer from anywhere: if it is the first.
+    fn keep(&self, run: &OpenRun, settings: &Settings) -> Result<(), Failure> {
+        let Some(desk) = run.place().answers() else { return Ok(()) };
+        for (id, answer) in &self.0 {
+            let mut say = |note: String| (settings.notes)(&format!("note: {}\n", visible(&note)));
+            desk.keep(id, answer, &settings.variables.user(), &mut say).map_err(|first| {
+                let (id, by) = (short_id(id), visible(&first.by).into_owned());
+                Failure::usage(format!("the question `{id}` was answered already, by {by}"))
+                    .hint("the first answer counts; leave this one out to go on")
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -99,6 +99,7 @@ pub async fn prepare(
         hearing: Some(hearing),
         report: TurnReport::Whole,
         caller: outside,
+        answering: Some(remedy::approving),
         history: open.message_history,
         ..ListenPlan::default()
     };

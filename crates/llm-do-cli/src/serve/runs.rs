@@ -1,4 +1,4 @@
-//! The runs that are kept, for programs: what `llm-do runs` does, as methods.
+//! The runs that are kept and their questions, for programs: what `llm-do runs` and `llm-do inbox` do, as methods.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,11 +7,13 @@ use clap::ValueEnum as _;
 use llm_do::rpc::RpcError;
 use llm_do::store::index::IndexLine;
 use llm_do::store::layout::RunId;
-use llm_do::{ModelName, RawJson};
+use llm_do::{Answer, ModelName, RawJson};
+use llm_do_launch::inbox::check_edited;
 use llm_do_launch::kept_runs::{ForkChanges, ForkPlace, ForkedRun};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ListRunsArgs, ModelArgs, StateArg};
+use crate::commands::inbox;
 use crate::commands::runs::{self, CancelOutcome};
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -135,4 +137,72 @@ pub fn cancel(asked: &CancelRun, environment: &Environment) -> Result<RawJson, R
         CancelOutcome::Stopped(run) => (run, "stopped"),
     };
     Ok(RawJson::of(&CancelRunResult { run, outcome }))
+}
+
+/// `questions.list`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuestions {
+    /// Only those of this run.
+    #[serde(default)]
+    run: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListQuestionsResult {
+    questions: Vec<serde_json::Value>,
+    /// What could not be read.
+    left_out: Vec<String>,
+}
+
+pub fn questions(asked: ListQuestions, environment: &Environment) -> Result<RawJson, RpcError> {
+    let run = asked.run.map(|typed| runs::id_of(&typed, &environment.settings()?)).transpose()?;
+    let mut inbox = inbox::opened(environment)?;
+    let mut open = inbox.open().map_err(inbox::unfound)?;
+    open.retain(|waiting| run.is_none_or(|run| waiting.run == run));
+    let questions = open.iter().map(inbox::row).collect();
+    Ok(RawJson::of(&ListQuestionsResult { questions, left_out: inbox.take_troubles() }))
+}
+
+/// `questions.answer`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerQuestion {
+    /// Its id, the first 12 characters of it, or `RUN/ID`.
+    question: String,
+    approved: bool,
+    /// Other arguments, which are judged again.
+    #[serde(default)]
+    arguments: Option<RawJson>,
+    /// What the model reads of a refusal.
+    #[serde(default)]
+    note: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AnswerQuestionResult {
+    run: RunId,
+    question: String,
+    /// Whether a process runs it, which takes the answer at once.
+    running: bool,
+}
+
+pub async fn answer(asked: AnswerQuestion, environment: &Environment) -> Result<RawJson, RpcError> {
+    let AnswerQuestion { question, approved, arguments, note } = asked;
+    let answer = match (approved, arguments, note) {
+        (true, _, Some(_)) => return Err(Failure::usage("`note` is for refusals").into()),
+        (true, None, None) => Answer::Once,
+        (true, Some(arguments), None) => Answer::Edited(arguments),
+        (false, Some(_), _) => return Err(Failure::usage("`arguments` are for approvals").into()),
+        (false, None, reason) => Answer::Refuse { reason },
+    };
+    let mut inbox = inbox::opened(environment)?;
+    let waiting = inbox::found(&mut inbox, &question)?;
+    if let Answer::Edited(edited) = &answer {
+        let wrong = |reason: String| Failure::usage(format!("`arguments`: {reason}")).hint("nothing was answered");
+        check_edited(&waiting, edited).await.map_err(wrong)?;
+    }
+    inbox.answer(&waiting, &answer, &environment.user()).map_err(|error| inbox::unanswered(&waiting, error))?;
+    let running = inbox.is_running(&waiting.run);
+    Ok(RawJson::of(&AnswerQuestionResult { run: waiting.run, question: waiting.question.id, running }))
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use llm_do::escape::visible;
 use llm_do::events::UsageReport;
 use llm_do::questions::{OpenQuestion, QuestionBroker};
 use llm_do::rpc::{Connection, RpcError};
@@ -26,8 +27,8 @@ use super::protocol::{
 };
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
-use crate::report;
 use crate::signals::StopReason;
+use crate::{console, report};
 
 /// How long the rest of a turn may take whose questions wait for somebody else.
 const LEAVING: Duration = Duration::from_secs(10);
@@ -309,6 +310,7 @@ impl Attendant {
                             ask.abort();
                         }
                     }
+                    Some(Update::Note(note)) => console::complain(&format!("note: {}\n", visible(&note))),
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
                             let _ = opened.send(result);

@@ -20,13 +20,14 @@ use crate::failure::Failure;
 use crate::report::{self, OutputPlan};
 use crate::signals::StopReason;
 use crate::terminal::line_editor::{LineEditor, PromptOutcome};
+use crate::terminal::render::View;
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::trust;
 use crate::{terminal, terminal::summary};
 
 /// A chat: what is said in it, and how far it has come.
 pub struct Chat {
-    /// Said before anybody is asked for more.
+    /// Said before the person is asked for more.
     first: Option<Input>,
     /// Files that go with the first line, if nothing was said before it.
     files: Vec<Attachment>,
@@ -45,7 +46,7 @@ pub enum ChatPause {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinesPlan {
-    /// Somebody types them.
+    /// A person types them.
     Editor {
         home: Option<PathBuf>,
     },
@@ -75,7 +76,7 @@ enum LineSource {
 /// What comes next.
 enum Next {
     Text(String),
-    /// Somebody gave up a line.
+    /// The person gave up a line.
     Nothing,
     Unreadable(Failure),
     End,
@@ -151,7 +152,7 @@ impl Chat {
         if turns.plan.view.tells_notes() {
             console::complain(&last_exchange(&restored));
         }
-        if restored.unfinished.is_none() || !cut.is_finished()? {
+        if restored.unfinished.is_none() || !cut.is_finished(turns.plan.view)? {
             return Ok(Goes::On);
         }
         watch.display.restart();
@@ -185,15 +186,17 @@ pub enum CutTurn {
 }
 
 impl CutTurn {
-    fn is_finished(self) -> Result<bool, Failure> {
+    fn is_finished(self, view: View) -> Result<bool, Failure> {
         match self {
             Self::Finish => Ok(true),
             Self::Ask => trust::ask("the last turn was cut off. Finish it first?\n  y yes\n  n no, leave it out\n"),
             Self::Changed => {
-                console::complain(
-                    "note: the last turn was cut off, and the project has changed since: it is left out. `--force` finishes \
-                     it with the project of today\n",
-                );
+                if view.tells_notes() {
+                    console::complain(
+                        "note: the last turn was cut off, and the project has changed since: it is left out. `--force` \
+                         finishes it with the project of today\n",
+                    );
+                }
                 Ok(false)
             }
         }
@@ -207,7 +210,7 @@ fn last_exchange(restored: &RestoredTurns) -> String {
         Ok(text) => text,
         Err(_) => last.input.get().to_owned(),
     };
-    let quoted: String = visible_lines(&said).lines().map(|line| format!("> {line}\n")).collect();
+    let quoted = format!("> {}\n", visible_lines(&said).trim_end().replace('\n', "\n> "));
     let turns = if restored.finished == 1 { "1 turn".to_owned() } else { format!("{} turns", restored.finished) };
     format!("({turns} so far; the last one:)\n{quoted}{}", visible_lines(&report::answer(&last.output)))
 }
@@ -379,7 +382,7 @@ impl LineSource {
 
 /// Lines of stdin as they come. A thread of its own: a pipe whose writer does nothing cannot be waited for otherwise.
 fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
-    // One ahead is enough: whoever writes faster than the agent answers waits.
+    // One ahead is enough: a writer that is faster than the agent waits.
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();

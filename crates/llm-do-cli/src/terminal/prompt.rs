@@ -54,7 +54,7 @@ impl Asking {
                     let reason = self.terminal.line(question).await?.filter(|reason| !reason.is_empty());
                     return Ok(Answer::Refuse { reason });
                 }
-                QuestionChoice::Edit => match self.edit(&request.arguments).await {
+                QuestionChoice::Edit => match edit_arguments(&self.editor, &self.terminal, &request.arguments).await {
                     Ok(arguments) => return Ok(Answer::Edited(arguments)),
                     Err(reason) => console::complain(&format!("not edited: {reason}\n")),
                 },
@@ -68,7 +68,7 @@ impl Asking {
         let lines = question::lines(request, number);
         // Wrapped first, painted then: no row may end within a control code.
         let rows_of = |line: &QuestionLine| {
-            wrap(&line.text, columns).into_iter().map(|row| self.painted(line.role, &row)).collect()
+            wrap(&line.text, columns).into_iter().map(|row| painted(self.styles, line.role, &row)).collect()
         };
         let shown: Vec<String> = lines.iter().flat_map(|line| -> Vec<String> { rows_of(line) }).collect();
         if let Some(answer) = show(&mut keys, &shown, rows).await? {
@@ -95,27 +95,29 @@ impl Asking {
             }
         }
     }
+}
 
-    fn painted(&self, role: LineRole, row: &str) -> String {
-        let style = match role {
-            LineRole::Plain => return row.to_owned(),
-            LineRole::Heading => Style::Bold,
-            LineRole::Added => Style::Added,
-            LineRole::Removed => Style::Removed,
-            LineRole::Quoted => Style::Dim,
-        };
-        self.styles.paint(style, row)
-    }
+/// A row of a question as it looks.
+pub fn painted(styles: Styles, role: LineRole, row: &str) -> String {
+    let style = match role {
+        LineRole::Plain => return row.to_owned(),
+        LineRole::Heading => Style::Bold,
+        LineRole::Added => Style::Added,
+        LineRole::Removed => Style::Removed,
+        LineRole::Quoted => Style::Dim,
+    };
+    styles.paint(style, row)
+}
 
-    async fn edit(&self, arguments: &RawJson) -> Result<RawJson, String> {
-        let text = editor::edit(&self.editor, &self.terminal, &arguments.indented()).await?;
-        let edited = RawJson::parse(&text).map_err(|error| format!("that is not JSON: {error}"))?;
-        if !edited.get().trim_start().starts_with('{') {
-            return Err("arguments are a JSON object".to_owned());
-        }
-        let same = llm_do::approval::canonical(&edited) == llm_do::approval::canonical(arguments);
-        if same { Err("nothing was changed".to_owned()) } else { Ok(edited) }
+/// Other arguments, as a person writes them in their editor.
+pub async fn edit_arguments(editor: &Editor, terminal: &Terminal, arguments: &RawJson) -> Result<RawJson, String> {
+    let text = editor::edit(editor, terminal, &arguments.indented()).await?;
+    let edited = RawJson::parse(&text).map_err(|error| format!("that is not JSON: {error}"))?;
+    if !edited.get().trim_start().starts_with('{') {
+        return Err("arguments are a JSON object".to_owned());
     }
+    let same = llm_do::approval::canonical(&edited) == llm_do::approval::canonical(arguments);
+    if same { Err("nothing was changed".to_owned()) } else { Ok(edited) }
 }
 
 /// For keys that mean nothing here.
@@ -130,7 +132,7 @@ fn refusal(key: u8) -> Option<QuestionChoice> {
     }
 }
 
-/// Shows a question, page by page if it is longer than the screen: nobody can say yes before they were shown the end.
+/// Shows a question, page by page if it is longer than the screen: a person can say yes only after they were shown the end.
 async fn show(keys: &mut TerminalKeys<'_>, shown: &[String], rows: usize) -> io::Result<Option<QuestionChoice>> {
     /// For the keys, and a line to stand on.
     const KEPT: usize = 8;

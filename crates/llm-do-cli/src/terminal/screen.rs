@@ -3,7 +3,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use llm_do::questions::OpenQuestion;
+use llm_do::escape::visible;
+use llm_do::questions::{AnswerError, BY_THE_RUN, OpenQuestion};
 use llm_do::runs::RestoredTurns;
 use llm_do::{Answer, Event, Input, Message, Output, RunError};
 use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
@@ -41,12 +42,12 @@ impl Default for TurnEnded {
 pub struct Screen {
     pub updates: SessionUpdates,
     pub signals: Signals,
-    /// Whoever reads what it prints.
+    /// The reader of what it prints.
     pub reader: StdoutReader,
     pub display: Display,
     /// Questions that wait until those before them are answered.
     pub waiting: QuestionQueue,
-    /// Whoever is at the terminal; without anybody no question comes.
+    /// The person at the terminal; without one no question comes.
     pub asking: Option<Asking>,
     /// Of each turn.
     pub timeout: Option<Duration>,
@@ -108,6 +109,7 @@ impl Screen {
                     Some(Update::Opened(opened)) => return ScreenOutcome::Ended(opened.map(|opened| opened.restored)),
                     // What happened in another process is not shown again.
                     Some(Update::Events(_) | Update::Question(_) | Update::Answered(..) | Update::TurnEnded(_)) => {}
+                    Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::Closed(_)) | None => {
                         return ScreenOutcome::Ended(Err(RunError::Cancelled { partial: String::new() }));
                     }
@@ -130,7 +132,7 @@ impl Screen {
                 }
                 let (meanwhile, interrupted) = self.ask(session, question, deadline.as_mut()).await;
                 self.display.show(meanwhile.events.into_iter());
-                stopped = stopped.or(interrupted.map(|stopped| cancel(cancelled, stopped)));
+                stopped = stopped.or(interrupted.map(|stopped| leave(session, cancelled, stopped)));
                 if let Some(turn) = meanwhile.ended {
                     self.display.step_back();
                     return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
@@ -159,6 +161,10 @@ impl Screen {
                         return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
                     }
                     Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::Note(note)) => {
+                        self.display.step_back();
+                        tell_note(&note);
+                    }
                     Some(Update::Opened(_)) => {}
                     Some(Update::Closed(_)) | None => return ScreenOutcome::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
                 },
@@ -179,7 +185,7 @@ impl Screen {
         self.asking.as_ref().map(|asking| asking.terminal.take_draft()).unwrap_or_default()
     }
 
-    /// Whoever changed it and was interrupted.
+    /// Puts back what a part of the program changed and could not put back, since it was interrupted.
     pub fn restore_terminal(&mut self) {
         if let Some(asking) = &mut self.asking {
             asking.terminal.restore();
@@ -195,7 +201,7 @@ impl Screen {
         }
     }
 
-    /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
+    /// Asks the person at the terminal. A signal and the clock answer for them: no, and that was it.
     async fn ask(
         &mut self,
         session: &Session,
@@ -212,8 +218,10 @@ impl Screen {
                 biased;
                 answer = &mut answered => match answer {
                     Some(answer) => {
-                        // Somebody else may have been faster.
-                        let _ = session.questions.answer(question.id(), answer, PERSON);
+                        // Another process may have been faster.
+                        if let Err(AnswerError::AlreadyAnswered { by }) = session.questions.answer(question.id(), answer, PERSON) {
+                            tell_answered(&by);
+                        }
                         return (meanwhile, None);
                     }
                     // The signal that says the same may come a moment later, and is no second one.
@@ -230,9 +238,13 @@ impl Screen {
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => meanwhile.events.extend(events),
                     Some(Update::Question(other)) => self.waiting.push(other),
-                    // The call that waited was given up, or another answer covers it.
-                    Some(Update::Answered(id, _)) if id == *question.id() => return (meanwhile, None),
+                    // The call that waited was given up, or it was answered elsewhere.
+                    Some(Update::Answered(id, by)) if id == *question.id() => {
+                        tell_answered(&by);
+                        return (meanwhile, None);
+                    }
                     Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::TurnEnded(turn)) => {
                         meanwhile.ended = Some(turn);
                         return (meanwhile, None);
@@ -243,7 +255,6 @@ impl Screen {
             }
         };
         console::complain("\n");
-        let _ = session.questions.answer(question.id(), Answer::EndRun, PERSON);
         (meanwhile, Some(stopped))
     }
 
@@ -283,6 +294,7 @@ impl Screen {
                         self.display.step_back();
                         return ScreenOutcome::Ended(closed.messages);
                     }
+                    Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::Question(_) | Update::Answered(..) | Update::Opened(_) | Update::TurnEnded(_)) => {}
                     None => return ScreenOutcome::Ended(Vec::new()),
                 },
@@ -291,11 +303,39 @@ impl Screen {
     }
 }
 
+/// Whoever was asked and not heard learns whose answer counts.
+fn tell_answered(by: &str) {
+    if by != BY_THE_RUN {
+        console::complain(&format!("  answered by {}\n", visible(by)));
+    }
+}
+
+fn tell_note(note: &str) {
+    console::complain(&format!("note: {}\n", visible(note)));
+}
+
 /// Whatever took long, a question above all, the status line moves once and not once for each tick that was missed.
 fn ticks_from(first: Instant) -> Interval {
     let mut ticks = tokio::time::interval_at(first, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+/// Whoever ends a run at a question ends it; a terminal that is gone leaves the question to somebody else.
+fn leave(session: &Session, turn: &CancellationToken, stopped: StopReason) -> StopReason {
+    match stopped {
+        StopReason::Terminated => {
+            session.leave(turn);
+            console::hurry();
+            stopped
+        }
+        StopReason::Interrupted | StopReason::Cancelled | StopReason::TimedOut(_) | StopReason::Unread => {
+            if let Some(first) = session.questions.open().first() {
+                let _ = session.questions.answer(first.id(), Answer::EndRun, PERSON);
+            }
+            cancel(turn, stopped)
+        }
+    }
 }
 
 fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
@@ -369,6 +409,7 @@ mod tests {
             report: TurnReport::Answer,
             pace: None,
             keeper: None,
+            notifier: None,
             restores: false,
             history: Vec::new(),
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use llm_do::messages::Usage;
-use llm_do::{Event, EventKind, prices};
+use llm_do::{Event, EventKind};
 
 use crate::terminal::style::fit;
 use crate::terminal::summary;
@@ -69,7 +69,7 @@ impl Status {
             }
             EventKind::RequestFinished { usage, .. } | EventKind::RequestFailed { usage, .. } => {
                 self.longest_wait = None;
-                self.usage = prices::sum(&self.usage, usage);
+                self.usage = self.usage.plus(usage);
             }
             EventKind::TextDelta { .. } | EventKind::ThinkingDelta { .. } => self.longest_wait = None,
             EventKind::UserMessage { .. }

@@ -23,6 +23,15 @@ pub fn tokens(usage: &Usage) -> String {
     format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens))
 }
 
+/// An amount in a table: small ones to the hundredth of a cent.
+pub fn money(usd: f64) -> String {
+    match usd {
+        0.0 => "$0".to_owned(),
+        usd if usd < 1.0 => format!("${usd:.4}"),
+        usd => format!("${usd:.2}"),
+    }
+}
+
 /// The costs in words. Unknown costs are not shown as zero, and estimated ones not as known.
 pub fn cost(usage: &Usage) -> String {
     let about = if usage.estimated == 0 { "" } else { "about " };

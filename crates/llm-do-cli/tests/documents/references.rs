@@ -197,6 +197,7 @@ fn the_configuration_has_these_keys() {
         ("prices.MODEL", "[prices.\"x:y\"]"),
         ("http", "[http]"),
         ("runs", "[runs]"),
+        ("notify", "[notify]"),
         ("fence", "[fence]"),
     ];
     for (heading, table) in tables {

@@ -9,11 +9,36 @@ use crate::terminal::Terminal;
 /// What is typed, and how the error begins.
 const CONFLICTS: &[(&[&str], &str)] = &[
     (&["chat", "clone", "--replay", "x.journal"], "error: `--replay` cannot be used with `chat`\n"),
-    (&["chat", "clone", "--journal", "x.journal"], "error: `--journal` cannot be used with `chat`\n"),
-    (&["chat", "clone", "--record", "x.journal"], "error: `--journal` cannot be used with `chat`\n"),
+    (&["chat", "clone", "--once", "nightly"], "error: `--once` cannot be used with `chat`\n"),
+    (
+        &["chat", "clone", "--continue", "--label", "x"],
+        "error: `--label` cannot be used with `--continue`: the chat has begun\n",
+    ),
     (&["chat", "clone", "--dry-run"], "error: `--dry-run` cannot be used with `chat`\n"),
     (&["run", "clone", "--chat", "--replay", "x.journal"], "error: `--replay` cannot be used with `chat`\n"),
-    (&["clone", "--chat", "--journal", "x.journal"], "error: `--journal` cannot be used with `chat`\n"),
+    (&["clone", "--continue"], "error: `--continue` is for `chat`; a run goes on with `llm-do resume ID`\n"),
+    (&["run", "clone", "--force"], "error: the following required arguments were not provided:\n  --continue [<ID>]\n"),
+    (
+        &["run", "clone", "--ephemeral", "--durable"],
+        "error: the argument '--ephemeral' cannot be used with '--durable'\n",
+    ),
+    (
+        &["run", "clone", "--ephemeral", "--label", "x"],
+        "error: the argument '--ephemeral' cannot be used with '--label <NAME>'\n",
+    ),
+    (
+        &["run", "clone", "--ephemeral", "--once", "x"],
+        "error: the argument '--ephemeral' cannot be used with '--once <KEY>'\n",
+    ),
+    (
+        &["run", "clone", "--journal", "a.journal", "--ephemeral"],
+        "error: the argument '--journal <FILE>' cannot be used with '--ephemeral'\n",
+    ),
+    (
+        &["run", "clone", "--once", "x", "--replay", "a.journal"],
+        "error: the argument '--once <KEY>' cannot be used with '--replay <FILE>'\n",
+    ),
+    (&["resume", "06gy3k", "--last"], "error: the argument '[RUN]' cannot be used with '--last'\n"),
     (
         &["run", "clone", "--journal", "a.journal", "--replay", "b.journal"],
         "error: the argument '--journal <FILE>' cannot be used with '--replay <FILE>'\n",

@@ -92,28 +92,35 @@ fn cut_off(sandbox: &Sandbox, flags: &[&str]) -> (Vec<Value>, Value) {
 #[test]
 fn what_is_open_is_refused_if_the_run_is_not_kept() {
     let sandbox = writer();
-    let (events, result) = cut_off(&sandbox, &[]);
+    let (events, result) = cut_off(&sandbox, &["--ephemeral"]);
     assert_eq!(of_type(&events, "approval_asked").len(), 2);
     assert_eq!(of_type(&events, "tool_called").len(), 0, "{events:?}");
     assert_eq!(of_type(&events, "request_started").len(), 1, "no model hears of it");
     assert_eq!((&result["output"], &result["error"]["message"]), (&Value::Null, &"terminated".into()));
     let mut left: Vec<_> = std::fs::read_dir(sandbox.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["main.worker", "s.yaml", "stdout"]);
+    assert_eq!(left, [".local", "main.worker", "s.yaml", "stdout"]);
+    assert_eq!(sandbox.runs(), Vec::<String>::new(), "only what it cost is written down");
 }
 
 #[test]
 fn what_is_open_waits_if_the_run_is_kept() {
-    let sandbox = writer();
-    let (events, _) = cut_off(&sandbox, &["--journal", JOURNAL]);
-    assert_eq!(of_type(&events, "tool_called").len(), 0, "{events:?}");
-    let shown = Run::of(&sandbox, &["resume", JOURNAL, "--show"]).answer();
-    let ids: Vec<&str> =
-        shown.split("waiting for approval (").skip(1).map(|rest| rest.split_once(')').unwrap().0).collect();
-    assert_eq!(ids.len(), 2, "{shown}");
-    let resumed = Run::of(&sandbox, &["resume", JOURNAL, "--approve", ids[0], "--refuse", ids[1]]).ended();
-    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
-    assert_eq!(written(&sandbox), [true, false], "{}", resumed.stderr);
+    for flags in [&["--journal", JOURNAL][..], &[]] {
+        let sandbox = writer();
+        let (events, result) = cut_off(&sandbox, flags);
+        assert_eq!(of_type(&events, "tool_called").len(), 0, "{events:?}");
+        let stored = sandbox.runs().pop();
+        let run = stored.as_deref().unwrap_or(JOURNAL);
+        let hint = format!("`llm-do resume {run}` goes on where it stopped");
+        assert_eq!((stored.is_none(), &result["error"]["hint"]), (flags.len() == 2, &hint.into()));
+        let shown = Run::of(&sandbox, &["resume", run, "--show"]).answer();
+        let ids: Vec<&str> =
+            shown.split("waiting for approval (").skip(1).map(|rest| rest.split_once(')').unwrap().0).collect();
+        assert_eq!(ids.len(), 2, "{shown}");
+        let resumed = Run::of(&sandbox, &["resume", run, "--approve", ids[0], "--refuse", ids[1]]).ended();
+        assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+        assert_eq!(written(&sandbox), [true, false], "{}", resumed.stderr);
+    }
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn with_return_permission_errors_it_still_suspends() {
     let (sandbox, fake) = writer();
     let runtime = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "runtime": {"return_permission_errors": true}}"#;
     sandbox.file("project.json", runtime);
-    let unjournaled = Run::new(&sandbox, &[".", "hi"]).asking(&fake).ended();
+    let unjournaled = Run::new(&sandbox, &[".", "hi", "--ephemeral"]).asking(&fake).ended();
     assert!(unjournaled.stdout.contains("nobody is there to give it"), "{unjournaled:?}");
     assert_eq!(
         (unjournaled.code, unjournaled.stderr.as_str()),

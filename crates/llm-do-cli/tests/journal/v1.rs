@@ -2,7 +2,9 @@
 //! waits at a question, one that was killed in a tool. They are a stranger's, and can be gone on with once somebody agreed.
 
 use std::path::Path;
+use std::process::Stdio;
 
+use super::support::{Ended, wait_for_all};
 use super::*;
 
 const FOREIGN: &str = "was not written by you on this machine (line 1)";
@@ -33,6 +35,12 @@ fn resume_old<'a>(sandbox: &'a Sandbox, flags: &[&'a str]) -> Run<'a> {
     Run::of(sandbox, &[&["resume", JOURNAL], flags].concat())
 }
 
+/// The end of a run that goes on, with what it took.
+fn resumed(sandbox: &Sandbox, flags: &[&str]) -> Ended {
+    let mut command = sandbox.command(&[&["resume", JOURNAL], flags].concat(), &[]);
+    wait_for_all(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
 /// As it is, it is refused, and it stays as it is.
 #[track_caller]
 fn is_refused(sandbox: &Sandbox) {
@@ -51,8 +59,8 @@ fn a_finished_run_of_two_agents_gives_its_answer_again() {
     let sandbox = old("tour", "finished");
     is_refused(&sandbox);
     let shown = resume_old(&sandbox, &["--show", "--foreign"]).answer();
-    assert!(shown.ends_with("\nfinished\n"), "{shown}");
-    let ended = resume_old(&sandbox, &["--foreign"]).ended();
+    assert!(shown.contains("\nfinished\n"), "{shown}");
+    let ended = resumed(&sandbox, &["--foreign", "--trust"]);
     assert!(ended.code == Some(0) && ended.stdout.ends_with(ARTICLE), "{ended:?}");
     assert!(ended.stderr.contains("7 requests · 4625 tokens in, 365 out"), "what it took is known: {}", ended.stderr);
     assert!(!sandbox.path().join("drafts").exists(), "nothing is done again");
@@ -62,7 +70,7 @@ fn a_finished_run_of_two_agents_gives_its_answer_again() {
 fn a_run_that_waits_is_asked_anew_and_goes_on_from_its_replies() {
     let sandbox = old("tour", "waits");
     is_refused(&sandbox);
-    let waits = resume_old(&sandbox, &["--foreign"]).failure(4);
+    let waits = resume_old(&sandbox, &["--foreign", "--trust"]).failure(4);
     assert!(waits.contains("waiting for approval (") && waits.contains("editor › write_file"), "{waits}");
     assert!(!sandbox.path().join("drafts").exists());
     let adopted = records(&sandbox);
@@ -70,7 +78,7 @@ fn a_run_that_waits_is_asked_anew_and_goes_on_from_its_replies() {
     let refused = adopted.iter().find(|line| line["k"] == "editor/t0/m1/c0").unwrap();
     assert_eq!(refused["res"]["value"]["gave"]["refused"], "refused: blocked by a rule of the agent");
     let id = waits.split("waiting for approval (").nth(1).unwrap().split(')').next().unwrap();
-    let ended = resume_old(&sandbox, &["--approve", id]).ended();
+    let ended = resumed(&sandbox, &["--approve", id]);
     assert!(ended.code == Some(0) && ended.stdout.ends_with(ARTICLE), "{ended:?}");
     assert!(ended.stderr.contains("7 requests · 4625 tokens in, 365 out"), "{}", ended.stderr);
     assert!(fs::read_to_string(sandbox.path().join("drafts/harbour.md")).unwrap().contains("60 tonnes"));
@@ -82,7 +90,7 @@ fn a_run_that_was_killed_in_a_tool_does_not_run_it_again() {
     is_refused(&sandbox);
     let shown = resume_old(&sandbox, &["--show", "--foreign"]).answer();
     assert!(shown.contains("sleep 600"), "{shown}");
-    let ended = resume_old(&sandbox, &["--foreign"]).ended();
+    let ended = resumed(&sandbox, &["--foreign", "--trust"]);
     let said = "It rang: error: interrupted: it may or may not have happened\n";
     assert!(ended.code == Some(0) && ended.stdout.ends_with(said), "{ended:?}");
 }

@@ -67,8 +67,12 @@ TOOLS = [again, swallow, guarded]
     let said = run(&sandbox, &["-q", "--max-depth", "3"]).answer();
     assert!(said.contains("caught: ") && said.contains("`max_depth` is 3"), "{said}");
     let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ swallow: {} }"]));
-    let said = run(&sandbox, &["-q"]).failure(4);
+    let said = run(&sandbox, &["-q", "--ephemeral"]).failure(4);
     assert!(said.contains("waiting for approval") && said.contains("main › swallow › guarded"), "{said}");
+    // A record could not go on in the middle of a function.
+    let expected = "error: `guarded` of main › swallow was refused: it needs an approval, nobody is there to give it, and \
+                    the code that asks cannot be continued later\nhint: `llm-do resume RUN` judges it again\n";
+    assert_eq!(run(&sandbox, &["-q"]).failure(4), expected);
 }
 
 #[test]

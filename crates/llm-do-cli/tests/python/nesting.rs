@@ -138,8 +138,10 @@ TOOLS = [sweep]
 - say: \"{{ result }}\"
 ";
     let sandbox = project(&[("main", main), ("child", "")], &[("kit.py", kit)], script);
-    let said = run(&sandbox, &["-q"]).failure(4);
+    let said = run(&sandbox, &["-q", "--ephemeral"]).failure(4);
     assert!(said.contains("main › sweep › write_file"), "{said}");
+    let said = run(&sandbox, &["-q"]).failure(4);
+    assert!(said.starts_with("error: `write_file` of main › sweep was refused: it needs an approval"), "{said}");
     let (events, result) = run(&sandbox, &["--json", "--approve-all"]).events();
     assert_eq!(result["output"], "main › sweep main");
     let sweep = &result["trace"]["calls"][0];

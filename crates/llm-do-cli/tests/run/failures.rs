@@ -145,7 +145,10 @@ fn a_conversation_that_is_too_long_is_a_limit() {
         let start = format!("error: agent `main`: the conversation is too long for the model: {message} (status 400, ");
         assert!(said.starts_with(&start), "{model}: {said}");
         assert!(
-            said.ends_with("\nhint: give less input, or choose a model with a larger context\n"),
+            said.ends_with(
+                "\nhint: give less input, or choose a model with a larger context; `llm-do resume RUN` goes on where it \
+                 stopped\n"
+            ),
             "{model}: {said}"
         );
         assert_eq!(asked, 1, "{model}");
@@ -223,14 +226,14 @@ fn a_loop_without_an_answer_ends_at_its_limit() {
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "scripted:script.yaml"]).failure(5);
     let expected = "note: agent `main` called `list_files` three times in a row, with the same result each time\n\
                     error: agent `main` reached its limit `max_requests`: 3 of 3\n\
-                    hint: `limits` in the agent's file allows more\n";
+                    hint: `limits` in the agent's file allows more; `llm-do resume RUN` goes on where it stopped\n";
     assert_eq!(said, expected);
     let run = |script: &str| {
         sandbox.file("script.yaml", script);
         Run::new(&sandbox, &["main.worker", "hi", "--max-requests", "1", "-m", "scripted:script.yaml"]).ended()
     };
     let said = "error: the run reached its limit `max_requests`: 1 of 1\n\
-                hint: a flag or `runtime.limits` in the manifest allows more\n";
+                hint: `llm-do resume RUN` goes on with a higher `--max-requests`\n";
     let silent = Ended { code: Some(5), stdout: String::new(), stderr: said.into() };
     assert_eq!(run("- call: { list_files: {} }\n"), silent);
     let partial = Ended { stdout: "So far.\n[unfinished]\n".into(), ..silent };

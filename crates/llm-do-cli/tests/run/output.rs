@@ -26,11 +26,21 @@ fn stdout_is_the_answer_and_ends_with_one_newline() {
 }
 
 #[test]
-fn a_run_leaves_nothing_behind() {
+fn a_run_leaves_nothing_behind_but_its_record() {
     let sandbox = saying("- say: Hi.\n");
     let before = sandbox.tree();
     Run::new(&sandbox, &SCRIPTED).answer();
     assert_eq!(sandbox.tree(), before);
+    let [run] = sandbox.runs().try_into().unwrap();
+    let names = |directory: &str| {
+        let entries = std::fs::read_dir(sandbox.state().join(directory)).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(""), ["costs", "key", "runs"]);
+    assert_eq!(names(&format!("runs/{run}")), ["journal"]);
+    assert_eq!(names("runs"), [run.as_str(), "index", "index.lock", "sweep"]);
 }
 
 #[test]
@@ -183,8 +193,12 @@ fn the_last_word_is_what_it_took_unless_only_errors_are_wanted() {
     };
     for flags in [&[][..], &["--headless"]] {
         let summary = said(flags);
-        assert_eq!(summary.split_once(" s · ").unwrap().1, "2 requests · 1200 tokens in, 30 out · $0\n");
+        let run = sandbox.runs().pop().unwrap();
+        let expected = format!("2 requests · 1200 tokens in, 30 out · $0 · {run}\n");
+        assert_eq!(summary.split_once(" s · ").unwrap().1, expected);
     }
+    let summary = said(&["--ephemeral"]);
+    assert_eq!(summary.split_once(" s · ").unwrap().1, "2 requests · 1200 tokens in, 30 out · $0\n");
     for flags in ["-q", "--quiet"] {
         assert_eq!(said(&[flags]), "");
     }

@@ -449,6 +449,44 @@ fn runs_are_cancelled_and_forked_by_programs() {
     client.ends_well();
 }
 
+#[test]
+fn questions_are_listed_and_answered_by_another_program() {
+    // Of a run that nobody runs.
+    let (sandbox, run, question) = waiting_run();
+    let mut client = Client::start(&sandbox);
+    let listed = client.result("questions.list", &json!({"run": run}))["questions"].clone();
+    assert_eq!((&listed[0]["digest"], &listed[0]["tool"]), (&question, &json!("write_file")));
+    let short = &question.as_str().unwrap()[..12];
+    for (wrong, words) in [
+        (json!({"question": short, "approved": true, "note": "x"}), "`note` is for refusals"),
+        (json!({"question": "0123456789ab", "approved": true}), "no question with the id"),
+        (json!({"question": short, "approved": true, "arguments": {"path": 7}}), "`arguments`: "),
+    ] {
+        let error = client.error("questions.answer", &wrong);
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+    }
+    let answered = client.result("questions.answer", &json!({"question": short, "approved": false, "note": "not now"}));
+    assert_eq!(answered, json!({"run": run, "question": question, "running": false}));
+    let error = client.error("questions.answer", &json!({"question": short, "approved": true}));
+    assert!(error["message"].as_str().unwrap().contains("was answered already"), "{error}");
+    opened(&mut client, &json!({"continue": run}));
+    assert_eq!(
+        client.result("turn", &json!({"scope": 1, "finish": true}))["output"],
+        "Result: error: refused: not now"
+    );
+    // Of one that runs in another process, whose client is asked too.
+    let turn = client.ask("turn", &json!({"scope": 1, "input": "other"}));
+    let asked = client.question();
+    let mut other = Client::start(&sandbox);
+    let id = asked["params"]["id"].as_str().unwrap();
+    let answered = other.result("questions.answer", &json!({"question": id, "approved": true}));
+    assert_eq!(answered["running"], true);
+    assert_eq!(client.answer(turn)["result"]["output"], "Result: wrote 2 characters to other.txt");
+    assert_eq!(other.result("questions.list", &json!({}))["questions"], json!([]));
+    other.ends_well();
+    client.ends_well();
+}
+
 /// How many deaths a test of kills survives; `bench/` asks for more.
 fn kills() -> usize {
     std::env::var("LLM_DO_SCOPE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)

@@ -205,7 +205,7 @@ const OF_THE_TERMINAL: &[&str] = &[
 /// And such words in files that have others too.
 const FOR_THE_TERMINAL: &[&str] = &[
     "`--connect` starts nothing of a project that is not trusted",
-    "run it from a place with another name, or without `--journal`",
+    "run it from a place with another name, or with `--ephemeral`",
     "`--input-json`",
     "`--foreign` reads it as a stranger's",
 ];

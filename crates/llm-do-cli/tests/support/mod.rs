@@ -86,6 +86,23 @@ impl Sandbox {
         self.path().join(".local/state/llm-do")
     }
 
+    /// Of somebody who has run something before, and knows where runs are kept.
+    pub fn told(self) -> Self {
+        fs::create_dir_all(self.state()).unwrap();
+        fs::set_permissions(self.state(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(self.state().join("told"), "").unwrap();
+        self
+    }
+
+    /// The ids of the runs that are kept, the oldest first.
+    pub fn runs(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.state().join("runs")).into_iter().flatten();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut ids: Vec<String> = names.filter(|name| is_run_id(name)).collect();
+        ids.sort();
+        ids
+    }
+
     /// Every file beneath the directory and what it holds; what is kept of runs is left out.
     pub fn tree(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();

@@ -227,6 +227,11 @@ fn read(output: &mut File, seen: &(Mutex<Seen>, Condvar)) {
     }
 }
 
+/// Without what differs from run to run: times, and ids of runs.
+pub fn comparable(text: &str) -> String {
+    crate::support::without_run_ids(&timeless(text))
+}
+
 /// Times differ from run to run.
 pub fn timeless(text: &str) -> String {
     let line = |line: &str| match line.split_once(" s · ") {

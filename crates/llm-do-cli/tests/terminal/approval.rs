@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::run;
 use crate::support::{Sandbox, is_summary};
-use crate::terminal::{Elsewhere, Left, Terminal, timeless};
+use crate::terminal::{Elsewhere, Left, Terminal, comparable};
 
 const WRITES: &str = "\
 - { round: 1, call: { write_file: { path: out.txt, content: \"written\\nhere\\n\" } } }
@@ -19,7 +19,7 @@ const WRITES: &str = "\
 ";
 
 fn writer(script: &str) -> Sandbox {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::new().told();
     sandbox.file("main.worker", "---\nname: main\ntoolsets: [filesystem_cwd]\n---\nWrite.\n");
     sandbox.file("script.yaml", script);
     sandbox
@@ -71,9 +71,9 @@ fn the_whole_call_is_shown_and_y_runs_it() {
 → write_file {{"path":"out.txt","content":"written\nhere\n"}}
 ← write_file wrote 13 characters to out.txt
 wrote 13 characters to out.txt
-0.0 s · 2 requests · 0 tokens in, 0 out · $0"#
+0.0 s · 2 requests · 0 tokens in, 0 out · $0 · RUN"#
     );
-    assert_eq!(timeless(left.screen.trim_end()), expected);
+    assert_eq!(comparable(left.screen.trim_end()), expected);
 }
 
 #[test]
@@ -91,8 +91,10 @@ fn a_refusal_and_its_reason_reach_the_model() {
 
 #[test]
 fn q_ends_the_run_and_ctrl_c_interrupts_it() {
-    for (key, code, said) in [("q", 4, "error: the run was ended at a question"), ("\u{3}", 130, "error: interrupted")]
-    {
+    for (key, code, said, hint) in [
+        ("q", 4, "error: the run was ended at a question", "hint: `llm-do resume RUN` asks again"),
+        ("\u{3}", 130, "error: interrupted", "hint: `llm-do resume RUN` goes on where it stopped"),
+    ] {
         let sandbox = writer(WRITES);
         let terminal = start(&sandbox);
         // Ctrl-C counts at once, an answer only after a pause.
@@ -102,9 +104,10 @@ fn q_ends_the_run_and_ctrl_c_interrupts_it() {
         };
         let left = terminal.left();
         assert_eq!((left.code, written(&sandbox)), (Some(code), None), "{}", left.screen);
-        let last: Vec<&str> = left.screen.lines().rev().take(2).collect();
-        assert_eq!(last[0], said, "{}", left.screen);
-        assert!(is_summary(last[1]), "{}", left.screen);
+        let screen = comparable(left.screen.trim_end());
+        let last: Vec<&str> = screen.lines().rev().take(3).collect();
+        assert_eq!(last[..2], [hint, said], "{screen}");
+        assert!(is_summary(last[2]), "{screen}");
     }
 }
 

@@ -4,7 +4,7 @@ use fake_llm::{At, FakeCall, FakeLlm, FakeReply, FakeScript, FakeUsage, Injected
 use serde_json::json;
 
 use crate::support::is_summary;
-use crate::terminal::{Terminal, timeless};
+use crate::terminal::{Terminal, comparable};
 use crate::{command, run, sandbox};
 
 const ANSWER: &str = "# Rain\n\nIt is **wet** and `cold`.\n\n```sh\necho **\n```\nBye\u{1b}[2J.";
@@ -27,8 +27,8 @@ fn an_answer_streams_in_light_markdown() {
     let left = terminal.left();
     assert_eq!(left.code, Some(0));
     let expected = "# Rain\n\nIt is **wet** and `cold`.\n\n```sh\necho **\n```\nBye\\u{1b}[2J.\n\
-                    0.0 s · 1 request · 1200 tokens in, 34 out · $0.0014";
-    assert_eq!(timeless(left.screen.trim_end()), expected);
+                    0.0 s · 1 request · 1200 tokens in, 34 out · $0.0014 · RUN";
+    assert_eq!(comparable(left.screen.trim_end()), expected);
     for styled in ["\u{1b}[1m# Rain\u{1b}[0m", "\u{1b}[1m**wet**\u{1b}[0m", "\u{1b}[36m`cold`\u{1b}[0m", "\necho **\r"]
     {
         assert!(left.written.contains(styled), "{styled:?} in {:?}", left.written);

@@ -27,7 +27,7 @@ use terminal::Terminal;
 const MAIN: &str = "---\nname: main\n---\nAnswer.\n";
 
 fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::new().told();
     sandbox.file("main.worker", MAIN);
     sandbox
 }

@@ -6,8 +6,8 @@ use fake_llm::{At, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate}
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{is_summary, wait_for_all};
-use crate::terminal::{Elsewhere, Terminal};
+use crate::support::{is_summary, wait_for_all, without_run_ids};
+use crate::terminal::{Elsewhere, Terminal, comparable};
 use crate::{command, run, sandbox};
 
 /// Whoever ends a question: a key that the terminal makes a signal of, or another process.
@@ -36,9 +36,10 @@ fn ctrl_c_cancels_the_run_and_the_summary_is_still_said() {
     gate.wait_until_left(1);
     let left = terminal.left();
     assert_eq!(left.code, Some(130), "{}", left.screen);
-    let last: Vec<&str> = left.screen.lines().rev().take(2).collect();
-    assert_eq!(last[0], "error: interrupted");
-    assert!(is_summary(last[1]), "{}", left.screen);
+    let screen = comparable(left.screen.trim_end());
+    let last: Vec<&str> = screen.lines().rev().take(3).collect();
+    assert_eq!(last[..2], ["hint: `llm-do resume RUN` goes on where it stopped", "error: interrupted"], "{screen}");
+    assert!(is_summary(last[2]), "{screen}");
 }
 
 #[test]
@@ -56,7 +57,8 @@ fn sigterm_ends_the_run_with_its_own_code() {
         gate.wait_until_left(1);
         let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert_eq!(output.status.code(), Some(code), "{stderr}");
-        assert!(stderr.ends_with(&format!("error: {said}\n")), "{stderr}");
+        let last = format!("error: {said}\nhint: `llm-do resume RUN` goes on where it stopped\n");
+        assert!(without_run_ids(&stderr).ends_with(&last), "{stderr}");
         let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
         assert_eq!((&result["type"], &result["exit_code"]), (&Value::from("result"), &Value::from(code)));
         assert_eq!(result["messages"][0]["role"], "user", "what was said so far is there");
@@ -71,10 +73,12 @@ fn a_timeout_is_its_own_exit_code() {
     let mut command = command(&sandbox, &fake, &arguments);
     let ended = wait_for_all(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     gate.wait_until_left(1);
-    let lines: Vec<&str> = ended.stderr.lines().collect();
+    let stderr = without_run_ids(&ended.stderr);
+    let lines: Vec<&str> = stderr.lines().collect();
     assert_eq!((ended.code, ended.stdout.as_str(), lines.len()), (Some(124), "", 3), "{}", ended.stderr);
     assert!(is_summary(lines[0]), "{}", ended.stderr);
-    assert_eq!(lines[1..], ["error: not done after 0.2 seconds", "hint: `--timeout` allows more"]);
+    let hint = "hint: `--timeout` allows more; `llm-do resume RUN` goes on where it stopped";
+    assert_eq!(lines[1..], ["error: not done after 0.2 seconds", hint]);
 }
 
 #[test]

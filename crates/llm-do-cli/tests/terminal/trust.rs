@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::session::Run;
 use crate::support::{Ended, Sandbox, wait};
-use crate::terminal::{Elsewhere, Terminal, timeless};
+use crate::terminal::{Elsewhere, Terminal, comparable};
 
 const TIDY: &str =
     "---\nname: tidy\nmodel: scripted:s.yaml\ntoolsets: [filesystem_cwd]\napproval: {write_file: allow}\n---\nx\n";
@@ -17,7 +17,7 @@ fn manifest(keys: &str) -> String {
 
 /// A stranger's project, in the directory of somebody who has never run it.
 fn clone() -> Sandbox {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::new().told();
     let rules = "{\"pattern\": \"sh tool.sh\", \"approval\": \"allow\", \"i_understand\": true}";
     let toolsets = format!(
         ",\n\"toolsets\": {{\"sh\": {{\"shell\": {{\"rules\": [\n{rules}]}}}},\n\
@@ -76,7 +76,7 @@ fn a_person_is_asked_once_and_again_about_what_is_new() {
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(left.screen.starts_with("clone/tidy was never trusted. With your rights it would\n"), "{}", left.screen);
     assert!(
-        timeless(left.screen.trim_end()).ends_with("n no\nran\n0.0 s · 1 request · 0 tokens in, 0 out · $0"),
+        comparable(left.screen.trim_end()).ends_with("n no\nran\n0.0 s · 1 request · 0 tokens in, 0 out · $0 · RUN"),
         "{}",
         left.screen
     );
@@ -334,7 +334,7 @@ fn a_script_of_the_users_and_a_project_of_prompts_need_no_trust() {
         .file("p/main.worker", "---\nname: main\ntoolsets: [filesystem_cwd, shell_readonly]\n---\nx\n");
     let ended = headless(&sandbox, &["p", "hi", "-m", "scripted:s.yaml"]);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "ran\n", ""));
-    assert!(!sandbox.path().join(".local").exists(), "nothing is looked up, nothing is made");
+    assert!(!sandbox.state().join("trust").exists(), "nothing is looked up, nothing is made");
 }
 
 /// Whatever a clone loosens, by whichever key: the one who types its name in their own directory is asked, and nothing of it

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::session::Run;
 use crate::support::{Ended, Sandbox};
 use crate::{manifest, project, run};
 
@@ -27,7 +28,8 @@ fn is_written(sandbox: &Sandbox) -> bool {
 }
 
 const DONE: &str = "wrote 7 characters to out.txt\n";
-const REJECTED: &str = "error: `write_file` of main was refused: every question is answered with no in this run\n";
+const REJECTED: &str = "error: `write_file` of main was refused: every question is answered with no in this run\n\
+                        hint: `llm-do resume RUN` judges it again\n";
 
 /// The id of what waits, and all that is said of it.
 #[track_caller]
@@ -42,16 +44,18 @@ fn waiting(ended: &Ended) -> (String, String) {
 fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let sandbox = writer("");
     let (id, said) = waiting(&run(&sandbox, &[]).ended());
-    let expected = "main › write_file\n\
-                    {\n  \"path\": \"out.txt\",\n  \"content\": \"written\"\n}\n\
-                    reason: creates the file `out.txt`\n\
-                    + written (no line break at the end)\n\
-                    error: approval is needed for `write_file` of main\n\
-                    hint: `--approve-all` answers every question with yes\n";
+    let expected = format!(
+        "main › write_file\n\
+         {{\n  \"path\": \"out.txt\",\n  \"content\": \"written\"\n}}\n\
+         reason: creates the file `out.txt`\n\
+         + written (no line break at the end)\n\
+         error: approval is needed for `write_file` of main\n\
+         hint: `llm-do resume RUN --approve {id}` allows it and goes on; `--refuse {id}` refuses it\n"
+    );
     assert_eq!(said, expected);
     for flags in [&["--headless"][..], &["-p"], &["--print"]] {
         let (other, same) = waiting(&run(&sandbox, flags).ended());
-        assert_eq!(same, said, "{flags:?}");
+        assert_eq!(same.replace(&other, &id), said, "{flags:?}");
         assert_ne!(other, id, "an id is of one run");
     }
     let (_, result) = run(&sandbox, &["--json"]).events();
@@ -95,7 +99,7 @@ fn flags_answer_every_question_and_win_over_the_manifest() {
 fn a_refusal_may_come_back_to_the_model_instead() {
     for (flags, reason) in [
         (&["--reject-all"][..], "every question is answered with no in this run"),
-        (&[], "it needs an approval, and nobody is there to give it"),
+        (&["--ephemeral"], "it needs an approval, and nobody is there to give it"),
     ] {
         let sandbox = with_policy(r#""return_permission_errors": true"#);
         let ended = run(&sandbox, flags).ended();
@@ -103,11 +107,18 @@ fn a_refusal_may_come_back_to_the_model_instead() {
         assert_eq!(ended.stderr, "1 call was refused: `write_file` of main\n");
         assert!(!is_written(&sandbox));
     }
+    // A run that is kept can wait for whoever may say yes.
+    let sandbox = with_policy(r#""return_permission_errors": true"#);
+    let (id, _) = waiting(&run(&sandbox, &[]).ended());
+    let run = sandbox.runs().pop().unwrap();
+    let resumed = Run::of(&sandbox, &["resume", &run, "--approve", &id]).ended();
+    assert_eq!((resumed.code, resumed.stdout.as_str(), is_written(&sandbox)), (Some(0), DONE, true), "{resumed:?}");
 }
 
 #[test]
 fn an_agent_adds_rules_and_a_block_beats_everything() {
-    let blocked = "error: `write_file` of main was refused: blocked by a rule of the agent\n";
+    let blocked = "error: `write_file` of main was refused: blocked by a rule of the agent\n\
+                   hint: `llm-do resume RUN` judges it again\n";
     for (rule, flags, expected) in [
         ("approval: { write_file: allow }", &[][..], Ok(DONE)),
         ("approval: { filesystem_cwd.write_file: allow }", &[], Ok(DONE)),

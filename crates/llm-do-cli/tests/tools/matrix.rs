@@ -231,8 +231,9 @@ impl Place {
         command
     }
 
+    /// Nothing is kept of it, so that what asks is refused and the next command is tried: a run that is kept would wait.
     pub fn ended(&self, setting: Setting, commands: &[&str], flags: &[&str]) -> Ended {
-        let mut command = self.running(setting, commands, flags);
+        let mut command = self.running(setting, commands, &[&["--ephemeral"], flags].concat());
         on(setting.kernel(), || wait(&mut command))
     }
 

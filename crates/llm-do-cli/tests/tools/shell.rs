@@ -86,7 +86,9 @@ fn neither_path_nor_environment_of_the_caller_reaches_a_command() {
     fs::write(sandbox.path().join("notes.md"), "changed\n").unwrap();
     let planted = format!("{}/planted:/usr/bin:/bin", sandbox.path().display());
     let evil = sandbox.path().join("evil").display().to_string();
-    let mut hostile = run(&sandbox, &["--json"]);
+    // What is kept of runs lies elsewhere: commands do not see it, and `git` would say so.
+    let home = Sandbox::new();
+    let mut hostile = run(&sandbox, &["--json"]).with("HOME", home.path().display().to_string());
     for variable in [
         "GIT_EDITOR",
         "GIT_SSH_COMMAND",
@@ -167,7 +169,9 @@ fn a_rule_that_blocks_is_a_refusal() {
         &manifest(r#"{"mine": {"shell": {"rules": [{"pattern": "rm", "approval": "block"}], "default": "ask"}}}"#),
     );
     let said = run(&sandbox, &["--approve-all"]).failure(4);
-    assert_eq!(said, "error: `shell` of main was refused: `rm` is blocked by a rule\n");
+    let expected = "error: `shell` of main was refused: `rm` is blocked by a rule\n\
+                    hint: `llm-do resume RUN` judges it again\n";
+    assert_eq!(said, expected);
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     files::replace_path(file, format!("{text}\n").as_bytes(), FileAccess::Private)
 }
 
-/// Whether nobody but the user and root can change what a directory contains, or put another one in its place.
+/// Whether only the user and root can change what a directory contains, or put another one in its place.
 pub fn is_private(root: &Path) -> bool {
     let Ok(root) = root.canonicalize() else { return false };
     let user = rustix::process::geteuid().as_raw();

@@ -54,7 +54,7 @@ fn a_place_is_private_while_nobody_else_can_write_it() {
     assert!(!is_private(directory.path()), "a group is others");
 }
 
-/// Without anybody to ask, and with somebody who says no, nothing is trusted; what is agreed to is kept.
+/// Without a person to ask, and with one who says no, nothing is trusted; what is agreed to is kept.
 #[tokio::test]
 async fn trust_fails_closed() {
     struct Person(TrustChoice);

@@ -1,4 +1,4 @@
-//! Events that were told once and are told again: what a recorded step said, heard by whoever listens to the run now.
+//! Events that were told once and are told again: what a recorded step said, heard by the listeners of the run now.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,7 +39,7 @@ impl EventLog {
     }
 }
 
-/// An event as it is stored: with its rank, since whoever tells it again knows the order of calls, and with its kind around
+/// An event as it is stored: with its rank, since the step that tells it again knows the order of calls, and with its kind around
 /// its fields.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Event")]
@@ -172,7 +172,7 @@ impl EventCapture {
             .map(|(key, text)| read(key, text))
     }
 
-    /// All that was heard, whoever told it.
+    /// All that was heard, from whichever step.
     pub(super) fn events(&self) -> Vec<Event> {
         self.heard().events.iter().map(|heard| heard.event.clone()).collect()
     }

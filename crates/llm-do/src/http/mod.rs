@@ -13,6 +13,7 @@ mod upload;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
+use hyper::header::{HeaderMap, HeaderName, PROXY_AUTHORIZATION};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -218,6 +219,23 @@ impl HttpClient {
         self.watched(request, Pace::Usual).0
     }
 
+    /// Sends JSON and gives the status of the answer, of which nothing else is read. A redirect is not followed, and what is
+    /// not encrypted goes to this machine only.
+    pub async fn post_json(&self, url: &str, headers: &[(String, String)], body: String) -> Result<u16, String> {
+        check_confidential(url)?;
+        let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
+        let json = [("content-type".to_owned(), "application/json".to_owned())];
+        let mut all = HeaderMap::new();
+        for (name, value) in json.iter().chain(headers) {
+            // Its value may be a key, and is not shown.
+            let wrong = || format!("`{name}` is no header");
+            let known: HeaderName = name.parse().map_err(|_| wrong())?;
+            all.insert(known, value.parse().map_err(|_| wrong())?);
+        }
+        let request = Request { method: Method::POST, url, headers: all, body: Bytes::from(body) };
+        self.send(request).await.map(|answer| answer.status.as_u16()).map_err(|error| error.to_string())
+    }
+
     /// The same at a pace, and what tells whether anything of the request has left.
     pub(crate) fn watched(
         &self,
@@ -340,6 +358,19 @@ impl Departure {
     pub(crate) fn has_begun(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(UploadProgress::has_begun)
     }
+}
+
+/// Whether what is sent to an address can be read on the way: it is encrypted, or stays on this machine.
+pub fn check_confidential(url: &str) -> Result<(), String> {
+    let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
+    check_address(&url).map_err(|error| error.to_string())?;
+    let host = url.host().unwrap_or_default();
+    let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    if url.scheme_str() == Some("https") || is_here {
+        return Ok(());
+    }
+    Err("only https goes to other machines".to_owned())
 }
 
 fn check_address(url: &Uri) -> Result<(), HttpError> {

@@ -61,8 +61,8 @@ pub struct SaidBeneath {
 
 impl SaidBeneath {
     /// Whether this content is what the text of the reply at `k` gives.
-    pub fn of(content: &[Content], k: String, text: &str) -> Option<Self> {
-        [false, true].map(|json| Self { k: k.clone(), json }).into_iter().find(|said| said.content(text) == content)
+    pub fn of(content: &[Content], k: &str, text: &str) -> Option<Self> {
+        [false, true].map(|json| Self { k: k.to_owned(), json }).into_iter().find(|said| said.content(text) == content)
     }
 
     fn content(&self, text: &str) -> [Content; 1] {
@@ -476,7 +476,7 @@ mod tests {
             } else {
                 Content::Value { json: unfenced(&text).to_owned() }
             };
-            let said = SaidBeneath::of(std::slice::from_ref(&gave), k, &text);
+            let said = SaidBeneath::of(std::slice::from_ref(&gave), &k, &text);
             references += usize::from(said.is_some());
             CallRecord { said, ..CallRecord::at_once(CallOutcome::Content(vec![gave])) }
         };

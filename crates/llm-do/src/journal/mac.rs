@@ -25,7 +25,7 @@ pub struct StateKey(Hmac<Sha256>);
 
 impl LineMac {
     /// Whether these are its digits.
-    pub fn is_written(self, digits: &[u8]) -> bool {
+    pub(crate) fn is_written(self, digits: &[u8]) -> bool {
         let value = |digit: u8| match digit {
             b'0'..=b'9' => digit - b'0',
             b'a'..=b'f' => digit - b'a' + 10,

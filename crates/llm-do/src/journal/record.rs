@@ -519,7 +519,7 @@ impl JournalContents {
     }
 
     /// The records beneath a key, all levels.
-    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
+    pub(crate) fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
         beneath(&self.records, key)
     }
 

@@ -76,6 +76,22 @@ impl<'a> Plain<'a> {
         Some(rest[..digits].iter().fold(0, |count, digit| count * 10 + u64::from(digit - b'0')))
     }
 
+    /// What was spelled in a certain way; if it was not, nothing of it is read.
+    pub(crate) fn spelled<T>(&mut self, value: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let start = self.at;
+        let value = value(self);
+        if value.is_none() {
+            self.at = start;
+        }
+        value
+    }
+
+    /// Takes exactly these characters.
+    pub(crate) fn exactly(&mut self, characters: &str) -> Option<()> {
+        let rest = self.text.as_bytes().get(self.at..)?;
+        rest.starts_with(characters.as_bytes()).then(|| self.at += characters.len())
+    }
+
     /// Sets what was not set: a field that comes twice is a mistake, and the parser says so.
     pub(crate) fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
         place.replace(value).is_none().then_some(())
@@ -83,6 +99,14 @@ impl<'a> Plain<'a> {
 
     /// Behind white space.
     fn next(&mut self) -> Option<u8> {
+        match self.text.as_bytes().get(self.at)? {
+            byte if *byte > b' ' => Some(*byte),
+            _ => self.after_blanks(),
+        }
+    }
+
+    #[cold]
+    fn after_blanks(&mut self) -> Option<u8> {
         loop {
             match self.text.as_bytes().get(self.at)? {
                 b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
@@ -91,7 +115,8 @@ impl<'a> Plain<'a> {
         }
     }
 
-    fn take(&mut self, expected: u8) -> Option<()> {
+    /// Takes this character, behind white space.
+    pub(crate) fn take(&mut self, expected: u8) -> Option<()> {
         (self.next()? == expected).then(|| self.at += 1)
     }
 }

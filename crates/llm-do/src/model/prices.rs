@@ -218,11 +218,6 @@ fn dollars(picodollars: u128) -> f64 {
     picodollars as f64 / PICODOLLARS
 }
 
-/// Adds costs up to the picodollar, so that ten times ten cents are a dollar.
-fn add(one: f64, other: f64) -> f64 {
-    ((one + other) * PICODOLLARS).round() / PICODOLLARS
-}
-
 impl Rate {
     /// The dearest that can be said; six times what the dearest model costs.
     pub const HIGHEST: f64 = 4_000.0;
@@ -336,22 +331,6 @@ pub(super) fn find<'a>(table: &'a str, name: &str) -> Option<&'a str> {
     None
 }
 
-/// A sum with an unknown cost has an unknown cost; a sum of nothing has none yet.
-pub fn sum(total: &Usage, more: &Usage) -> Usage {
-    let is_first = total.requests == 0;
-    Usage {
-        requests: total.requests + more.requests,
-        input_tokens: total.input_tokens + more.input_tokens,
-        output_tokens: total.output_tokens + more.output_tokens,
-        cache_read_tokens: total.cache_read_tokens + more.cache_read_tokens,
-        cache_write_tokens: total.cache_write_tokens + more.cache_write_tokens,
-        reasoning_tokens: total.reasoning_tokens + more.reasoning_tokens,
-        unanswered: total.unanswered + more.unanswered,
-        estimated: total.estimated + more.estimated,
-        cost_usd: if is_first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| add(a, b)) },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,8 +406,10 @@ mod tests {
 
     #[test]
     fn costs_add_up_without_crumbs() {
-        assert_eq!((0..10).fold(0.0, |sum, _| add(sum, 0.1)).to_string(), "1");
-        assert_eq!(add(0.1, 0.2).to_string(), "0.3");
+        let cost = |dollars| Usage { requests: 1, cost_usd: Some(dollars), ..Usage::default() };
+        let ten = (0..10).fold(Usage::default(), |sum, _| sum.plus(&cost(0.1)));
+        assert_eq!(ten.cost_usd.unwrap().to_string(), "1");
+        assert_eq!(cost(0.1).plus(&cost(0.2)).cost_usd.unwrap().to_string(), "0.3");
     }
 
     #[test]

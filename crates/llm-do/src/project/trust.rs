@@ -16,10 +16,11 @@ use super::link::Survey;
 use super::manifest::{Manifest, ToolsetDefinition};
 use super::programs::RuleProgram;
 use super::{AgentSpec, Layout, Program, Project, lexical_join};
+use crate::BoxFuture;
 use crate::escape::visible_name;
 use crate::journal::digest::digest;
 use crate::model::name::ModelChoices;
-use crate::syntax::claim::{Claim, ClaimClass, Subject};
+use crate::syntax::claim::{Claim, ClaimClass, ClaimSubject};
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Located, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rule;
@@ -227,12 +228,20 @@ impl TrustedProject {
     /// is wrong with them is reported by [`TrustedProject::relinked`]; an error here is an interpreter that cannot be
     /// started.
     pub async fn start_python(self, python: &Python) -> Result<Self, Report> {
+        self.with_python(python).await
+    }
+
+    /// Boxed, so that its code is made here and not by every crate that starts Python.
+    #[inline(never)]
+    fn with_python(self, python: &Python) -> BoxFuture<'_, Result<Self, Report>> {
         let program = &self.linked.program;
         let fenced = program.python_fence.clone();
         let fenced = fenced.map(|enclosure| PythonFence { enclosure, protected: program.protected.clone() });
         let (contents, root) = (Arc::clone(&self.contents), self.project.root.clone());
         let is_unchanged = Arc::new(move || contents.has_same_modules(&root));
-        Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self })
+        Box::pin(
+            async move { Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self }) },
+        )
     }
 
     /// The same project, of whose servers it is known what they offer: linking then checks names against it.
@@ -305,25 +314,25 @@ impl TrustItemWriter<'_> {
             item.source = agent.map(|agent| format!("agent `{}`", agent.name)).unwrap_or_default();
         }
         match &claim.subject {
-            Subject::Text(text) => item.shown.clone_from(text),
-            Subject::Module(module) => {
+            ClaimSubject::Text(text) => item.shown.clone_from(text),
+            ClaimSubject::Module(module) => {
                 item.hidden.extend(self.python_fence());
                 item.shown = format!("the Python module {module}{}", self.behind_fence());
             }
-            Subject::Command { words, remark } => self.command(&mut item, words, remark),
-            Subject::Python(file) => {
+            ClaimSubject::Command { words, remark } => self.command(&mut item, words, remark),
+            ClaimSubject::Python(file) => {
                 let file = lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file));
                 item.hidden.push(covered(self.contents().of_project(&file)));
                 item.hidden.extend(self.python_fence());
                 item.shown = format!("{} of this project{}", file.display(), self.behind_fence());
             }
-            Subject::Script(file) => {
+            ClaimSubject::Script(file) => {
                 item.hidden.extend([std::mem::take(&mut item.source), self.script(base, file)]);
                 "from a script instead of a model".clone_into(&mut item.shown);
                 item.source.clone_from(file);
             }
-            Subject::Tool(tool) => self.tool(&mut item, agent, tool),
-            Subject::ToolOf { toolset, tool } => {
+            ClaimSubject::Tool(tool) => self.tool(&mut item, agent, tool),
+            ClaimSubject::ToolOf { toolset, tool } => {
                 item.hidden.extend(self.definitions(toolset));
                 item.shown = format!("{tool} of `{toolset}`");
             }
@@ -367,7 +376,7 @@ impl TrustItemWriter<'_> {
     /// well if the rule named it without its path.
     fn is_like_a_name(&self, claim: &Claim) -> bool {
         match &claim.subject {
-            Subject::Command { words, remark } if remark == IF_YES => {
+            ClaimSubject::Command { words, remark } if remark == IF_YES => {
                 matches!(self.place_of_program(&claim.owner, words), Some(ProgramPlace::System))
             }
             _ => false,
@@ -491,7 +500,7 @@ impl TrustItemWriter<'_> {
     /// Modules of which an item of their own speaks.
     fn named_modules(&self) -> BTreeSet<PathBuf> {
         let named = self.surveyed.project.claims().filter_map(|(base, claim)| match &claim.value.subject {
-            Subject::Python(file) => lexical_join(base, Path::new(file)),
+            ClaimSubject::Python(file) => lexical_join(base, Path::new(file)),
             _ => None,
         });
         named.collect()

@@ -11,7 +11,6 @@ use crate::journal::call::{CallOutcome, CallRecord, call_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress, turn_number};
 use crate::journal::{StepKind, StepRecord};
 use crate::message::{Content, RawJson, ToolCall, Usage};
-use crate::model::prices;
 use crate::tools::approval::{Answer, JudgementRecord, RecordedAnswer};
 use crate::tools::plane::InDoubt;
 
@@ -28,6 +27,9 @@ pub struct RecordedCall {
     /// What it was called with, if that is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
+    /// How it was judged, as far as that is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<JudgementRecord>,
     /// What a person answered about it, if one was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<CallAnswer>,
@@ -113,7 +115,7 @@ impl<'a> CallPlaces<'a> {
         for RecordedRequest { key, usage: more, .. } in requests(contents) {
             for place in places(entry, &key) {
                 match usage.get_mut(place) {
-                    Some(sum) => *sum = prices::sum(sum, &more),
+                    Some(sum) => *sum = sum.plus(&more),
                     None => drop(usage.insert(place.to_owned(), more)),
                 }
             }
@@ -132,6 +134,7 @@ impl<'a> CallPlaces<'a> {
             name: entry.to_owned(),
             kind: if is_function { CallKind::Function } else { CallKind::Agent },
             input: input.map(|parts| RawJson::of(&Content::shown(&parts))),
+            judged: None,
             answer: None,
             state: match (is_done, waits) {
                 (true, _) => CallState::Done,
@@ -186,6 +189,7 @@ impl<'a> CallPlaces<'a> {
             name,
             kind: if is_agent { CallKind::Agent } else { CallKind::Tool },
             input: ran.as_ref().and_then(|ran| ran.edited.clone()).or(input),
+            judged: judgement,
             answer: self.answer(key),
             state,
             reason,
@@ -286,11 +290,7 @@ mod tests {
         for (key, expected) in [
             ("main/t0/m1/c2/t0/m0/c0/ask", vec!["main/t0", "main/t0/m1/c2", "main/t0/m1/c2/t0/m0/c0"]),
             ("main/t12/input", vec!["main/t12"]),
-            ("main/t0/m1/c2.1/x4be01c77d2a9.0", vec![
-                "main/t0",
-                "main/t0/m1/c2.1",
-                "main/t0/m1/c2.1/x4be01c77d2a9.0",
-            ]),
+            ("main/t0/m1/c2.1/x4be01c77d2a9.0", vec!["main/t0", "main/t0/m1/c2.1", "main/t0/m1/c2.1/x4be01c77d2a9.0"]),
             ("main/t0", vec!["main/t0"]),
             ("main/history", vec![]),
             ("main/open/x", vec![]),

@@ -1,12 +1,11 @@
 //! An answer that was cut and gone on with: both halves as one reply.
 
 use crate::message::{Reply, ReplyPart, TextPart};
-use crate::model::prices;
 
 /// The beginning of an answer and the rest of it.
 pub(super) fn joined(begun: Reply, rest: Reply) -> Reply {
     let Reply { parts: more, model, finish, finish_reason, usage } = rest;
-    let usage = prices::sum(&begun.usage, &usage);
+    let usage = begun.usage.plus(&usage);
     let (mut parts, mut more) = (begun.parts, more.into_iter().peekable());
     if let Some(ReplyPart::Text(before)) = parts.last_mut()
         && let Some(ReplyPart::Text(after)) = more.next_if(|part| matches!(part, ReplyPart::Text(_)))

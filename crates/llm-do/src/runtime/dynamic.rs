@@ -91,7 +91,7 @@ impl DynamicAgents {
         Ok((spec.name, draft))
     }
 
-    /// What nobody asked for is left out where the creator does not have it.
+    /// What the caller did not ask for is left out where the creator does not have it.
     fn with_defaults(&self, spec: WorkerSpec) -> WorkerSpec {
         let has = |name: &&String| self.creator.toolsets.iter().any(|used| used.name == **name);
         let toolsets = match spec.toolsets.as_slice() {

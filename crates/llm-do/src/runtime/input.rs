@@ -341,7 +341,7 @@ impl io::Write for BoundedText {
     }
 }
 
-/// A field that the schema declares and the input leaves out is empty; one that nobody declares is an error.
+/// A field that the schema declares and the input leaves out is empty; one that it does not declare is an error.
 fn undefined_behavior(
     environment: &minijinja::Environment<'_>,
     template: &str,

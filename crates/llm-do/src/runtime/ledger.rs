@@ -514,7 +514,7 @@ mod tests {
         assert!(poll(&mut fourth).is_pending());
         three.pop().unwrap().settle(spent(0.02));
         let Poll::Ready(Ok(fourth)) = poll(&mut fourth) else { panic!("there is room now") };
-        // Dropped, as when somebody cancels, it is given back.
+        // Dropped, as when the turn is cancelled, it is given back.
         let mut fifth = Box::pin(ledger.reserve(run, priced(0.32)));
         assert!(poll(&mut fifth).is_pending());
         drop(fourth);
@@ -639,7 +639,7 @@ mod tests {
         }
 
         /// 64 children on one dollar: whatever the order in which they are sent, answered, cut and cancelled, what is spent
-        /// stays within it, nobody is stopped while others only hold reservations, and nobody waits for ever.
+        /// stays within it, no request is stopped while others only hold reservations, and none waits for ever.
         #[test]
         fn money_never_passes_its_limit_and_only_spent_money_stops(
             wishes in prop::collection::vec((1_u64..30, 0_u64..60, 0_u64..=100, any::<bool>()), 64),

@@ -1,5 +1,5 @@
-//! The MCP servers of a session: each is started at most once, by whoever needs it first, and ends with the session. Or
-//! all of them at once, by whoever only wants to know what they offer.
+//! The MCP servers of a session: each is started at most once, by the call that needs it first, and ends with the session. Or
+//! all of them at once, by a caller that only wants to know what they offer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

@@ -76,7 +76,7 @@ pub struct Models {
 }
 
 impl Models {
-    /// Nobody yet. The default knows only the prices of the table.
+    /// No provider yet. The default knows only the prices of the table.
     pub fn new(prices: Prices) -> Self {
         Self { prices, ..Self::default() }
     }
@@ -158,7 +158,7 @@ pub struct RuntimeConfig {
     pub private_directories: Vec<PathBuf>,
     /// Where the user wants programs of shells to be found by name, besides the directories of the system.
     pub program_directories: Vec<PathBuf>,
-    /// What agents that are created in this run get where whoever creates them is silent.
+    /// What agents that are created in this run get where their creator is silent.
     pub creation_defaults: WorkerDefaults,
     /// Where it is kept which agents were created; without it they are callable in this run alone.
     pub created: Option<CreatedStore>,
@@ -168,7 +168,7 @@ pub struct RuntimeConfig {
     pub wording: Wording,
 }
 
-/// What becomes of a limit on money where nobody knows what something costs.
+/// What becomes of a limit on money where the price of something is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownPrices {
     /// Nothing is asked.
@@ -240,7 +240,7 @@ pub struct Runtime {
     /// What earlier processes did in this run.
     resumed: PriorSpending,
     events: Events,
-    /// Calls that nobody in the run has made.
+    /// Calls that were not made inside of the run.
     entered: AtomicU64,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
@@ -494,7 +494,7 @@ pub enum RunError {
         /// What it said.
         words: String,
     },
-    /// By whoever drives the turn.
+    /// By the caller that drives the turn.
     #[error("cancelled")]
     Cancelled {
         /// What was said before.
@@ -682,7 +682,7 @@ impl Runtime {
         self.recorded_by(Arc::new(journal), PriorSpending::default())
     }
 
-    /// The place of a call that nobody in the run makes; mostly there is one.
+    /// The place of a call that is not made inside of the run; mostly there is one.
     fn steps_of_entry(&self, name: &str) -> Steps {
         match self.entered.fetch_add(1, Ordering::Relaxed) {
             0 => self.steps.at(format_args!("{name}")),
@@ -690,7 +690,7 @@ impl Runtime {
         }
     }
 
-    /// The same session, whose messages somebody keeps; before any call is opened.
+    /// The same session, whose messages this log keeps; before any call is opened.
     #[must_use]
     pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
         Self { events: self.events.logged_by(log), ..self }
@@ -723,29 +723,38 @@ impl Runtime {
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
-        self.check_prices()?;
-        let call = self.events.new_call();
-        let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
-            Entry::Function(function) => {
-                let mut turns = FunctionTurns::default();
-                (Box::pin(self.run_entry(function, input.into(), &mut turns, call)).await?, Vec::new())
-            }
-            Entry::Open => return Err(RunError::NotStarted),
-        };
-        let trace = self.session.trace_of(call).into_iter().collect();
-        let refused = self.refused();
-        Ok(Outcome { refused, output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
+        self.run_once(input.into()).await
+    }
+
+    /// Boxed, so that its code is made here and not by every crate that runs something.
+    #[inline(never)]
+    fn run_once(&self, input: Input) -> BoxFuture<'_, Result<Outcome, RunError>> {
+        Box::pin(async move {
+            self.check_prices()?;
+            let call = self.events.new_call();
+            let (output, messages) = match &self.program.entry {
+                Entry::Agent(agent) => self.run_agent(agent, input, call).await?,
+                Entry::Function(function) => {
+                    let mut turns = FunctionTurns::default();
+                    (Box::pin(self.run_entry(function, input, &mut turns, call)).await?, Vec::new())
+                }
+                Entry::Open => return Err(RunError::NotStarted),
+            };
+            let trace = self.session.trace_of(call).into_iter().collect();
+            let refused = self.refused();
+            Ok(Outcome { refused, output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
+        })
     }
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
-    async fn enter_function(
-        &self,
-        function: &EntryFunction,
+    #[inline(never)]
+    fn enter_function<'a>(
+        &'a self,
+        function: &'a EntryFunction,
         input: Input,
-        turns: &mut FunctionTurns,
-    ) -> Result<Output, RunError> {
-        self.run_entry(function, input, turns, self.events.new_call()).await
+        turns: &'a mut FunctionTurns,
+    ) -> BoxFuture<'a, Result<Output, RunError>> {
+        Box::pin(self.run_entry(function, input, turns, self.events.new_call()))
     }
 
     async fn run_entry(
@@ -773,7 +782,7 @@ impl Runtime {
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
         let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
         let output = scope.turn(input).await;
-        let messages = Box::pin(scope.finish()).await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
@@ -802,7 +811,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// An input from outside may name files that somebody must agree to, as a call of a model may.
+    /// An input from outside may name files that the approver must agree to, as a call of a model may.
     async fn permitted_reach(
         &self,
         input: &Input,
@@ -828,7 +837,7 @@ impl Runtime {
         Err(Ending::Refused { path, tool, reason }.into())
     }
 
-    /// What somebody says about the files that an input names; `None` if nobody must be asked.
+    /// What the approver says about the files that an input names; `None` if there is nothing to ask.
     async fn permitted_files(
         &self,
         input: &serde_json::Value,
@@ -889,7 +898,17 @@ impl Runtime {
         self.open_for(agent, self.events.new_call(), Caller::Outside(caller)).await
     }
 
-    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    #[inline(never)]
+    fn open_for<'r: 'a, 'a>(
+        &'r self,
+        agent: &'a str,
+        call: u64,
+        caller: Caller<'a>,
+    ) -> BoxFuture<'a, Result<CallScope<'r>, RunError>> {
+        Box::pin(self.opened_for(agent, call, caller))
+    }
+
+    async fn opened_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
         let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();

@@ -344,7 +344,7 @@ impl PriorSpending {
         Self { spent, lost }
     }
 
-    /// Tells whoever adds up of what nobody else will tell.
+    /// Tells the totals of what no event will tell.
     pub(super) fn account_to(&self, session: &RunTotals) {
         for kind in &self.lost {
             session.record(Event { agent: Arc::from(""), depth: 0, call: 0, kind: kind.clone(), rank: 0 });

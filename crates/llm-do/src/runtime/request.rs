@@ -27,7 +27,7 @@ pub(super) struct RequestContext<'a> {
     pub agent: &'a AgentSpec,
     /// `provider:model`.
     pub model: &'a str,
-    /// What the model costs, if anybody knows.
+    /// What the model costs, if that is known.
     pub price: Option<&'a ModelPrice>,
     pub opening: &'a OpeningEstimate,
     pub limited: LimitKinds,
@@ -55,7 +55,7 @@ impl OpeningEstimate {
     }
 }
 
-/// What the requests of a conversation are made of, for whoever looks at them later.
+/// What the requests of a conversation are made of, for people who look at them later.
 pub(super) fn parts_of(head: &Head) -> RequestParts {
     #[derive(Serialize)]
     struct ToolPart<'a> {
@@ -151,7 +151,7 @@ impl From<Stop> for RequestError {
 }
 
 impl RequestContext<'_> {
-    /// Asks. The reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace and
+    /// Asks. The reply gets its price here and nowhere else, before any listener hears of it: so events, usage, trace and
     /// messages agree, also when they come from a record.
     pub(super) async fn ask(
         self,
@@ -345,7 +345,7 @@ impl<'a> Sendings<'a> {
         bounded.or(self.request.agent.settings.max_tokens).unwrap_or(u64::MAX)
     }
 
-    /// Nobody has said what it took. With a limit it counts for all that was reserved; without one, for what went in and
+    /// The provider has not said what it took. With a limit it counts for all that was reserved; without one, for what went in and
     /// was heard.
     fn unreported(&self, reserved: Option<&Reservation<'_>>, text: u64) -> Usage {
         let usage = Usage { requests: 1, unanswered: 1, estimated: 1, ..Usage::default() };
@@ -403,7 +403,7 @@ pub(super) fn tell_near(near: Vec<LimitHit>, events: &Events) {
     }
 }
 
-/// What a provider charges beyond all that was expected is bounded by nobody; but it is said.
+/// What a provider charges beyond all that was expected cannot be bounded; but it is said.
 fn beyond(usage: &Usage, spent: Cost, expected: Money) -> String {
     format!(
         "the request cost ${:.4}, which is more than the ${:.4} that were reserved for it ({} tokens in, {} out)",

@@ -19,6 +19,7 @@ use super::repeats;
 use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, parts_of, tell_near};
 use super::toolsets::{self, CallToolsets, ToolsetOpenError};
 use super::{Output, RunError, Runtime, offered_server_tools};
+use crate::BoxFuture;
 use crate::event::{CallEnd, CallKind, Derivation, EventKind, Events, Renaming, StepOrigin, TraceCall};
 use crate::journal::call::{RecordedReply, of_input};
 use crate::journal::digest::Chain;
@@ -120,7 +121,7 @@ pub struct CallScope<'r> {
     call: u64,
     parent: Option<u64>,
     account: Account,
-    /// What the model costs, if anybody knows.
+    /// What the model costs, if that is known.
     price: Option<Arc<ModelPrice>>,
     opening: OpeningEstimate,
     limited: LimitKinds,
@@ -273,7 +274,14 @@ impl<'r> CallScope<'r> {
         self.converse(Turn::of(input, Some(reach))).await
     }
 
-    async fn converse(&mut self, turn: Turn) -> Result<Output, RunError> {
+    /// A turn. The code of a future is made by every crate that waits for it, as each optimises its own; behind a box it
+    /// is made once, here.
+    #[inline(never)]
+    fn converse(&mut self, turn: Turn) -> BoxFuture<'_, Result<Output, RunError>> {
+        Box::pin(self.begin_turn(turn))
+    }
+
+    async fn begin_turn(&mut self, turn: Turn) -> Result<Output, RunError> {
         self.roll_back();
         self.unfinished.clear();
         if !self.has_begun {
@@ -330,7 +338,7 @@ impl<'r> CallScope<'r> {
         }
     }
 
-    /// What the agent has said in this turn, for whoever gets no answer.
+    /// What the agent has said in this turn, for a caller that gets no answer.
     fn partial_text(&self) -> String {
         let start = self.turn.as_ref().map_or(self.frame.history.len(), |turn| turn.start);
         let replies = self.frame.history[start..].iter().filter_map(|message| match message {
@@ -451,8 +459,7 @@ impl<'r> CallScope<'r> {
                 NextAction::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
                     self.count_calls(calls.len())?;
-                    // Boxed: most runs wait for a model most of the time, and then have no use for it.
-                    let results = Box::pin(self.plane().run(&calls, &self.context(&cancellation))).await?;
+                    let results = self.plane().run(&calls, &self.context(&cancellation)).await?;
                     if let Some(turn) = &mut self.turn {
                         turn.failures.note(&self.agent.name, &calls, &results)?;
                     }
@@ -645,7 +652,7 @@ impl<'r> CallScope<'r> {
         })
     }
 
-    /// What identifies the next request, if anybody wants to know: the agent and all that was said, but neither model
+    /// What identifies the next request, if a journal or a listener wants to know: the agent and all that was said, but neither model
     /// nor settings, so that a run can be resumed with others.
     fn extend_chain(&mut self) {
         if !self.steps.is_recorded() {
@@ -672,7 +679,12 @@ impl<'r> CallScope<'r> {
     }
 
     /// Closes it, and gives what was said: the history, and what came of a last turn that failed.
-    pub async fn finish(mut self) -> Vec<Message> {
+    #[inline(never)]
+    pub fn finish(self) -> BoxFuture<'r, Vec<Message>> {
+        Box::pin(self.end_all())
+    }
+
+    async fn end_all(mut self) -> Vec<Message> {
         let mut said = std::mem::take(&mut self.frame.history);
         said.append(&mut self.unfinished);
         if let Some(plane) = self.plane.take() {
@@ -759,7 +771,7 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
 struct Turn {
     /// Until the user message is made of it. Boxed, since a call has room for it as long as it is open.
     input: Option<Box<Input>>,
-    /// Which files the input may name; `None` if nobody was asked yet.
+    /// Which files the input may name; `None` if the approver was not asked yet.
     reach: Option<Reach>,
     /// How long the history was before it.
     start: usize,

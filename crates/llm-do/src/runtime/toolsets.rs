@@ -158,7 +158,7 @@ async fn open_others(
     Ok(())
 }
 
-/// A rule for a tool that turns out not to exist may be a rule for another one that somebody misspelled, which would run
+/// A rule for a tool that turns out not to exist may be a rule for another one that was misspelled, which would run
 /// without it.
 fn idle_rule(agent: &AgentSpec, toolsets: &[OpenToolset]) -> Option<ToolsetOpenError> {
     let of = |name: &String| toolsets.iter().find(|open| open.name == *name);

@@ -8,7 +8,6 @@ use crate::event::{
     UsageReport,
 };
 use crate::message::{RawJson, Usage};
-use crate::model::prices;
 
 /// Records events; cheap to share.
 #[derive(Debug, Default)]
@@ -24,7 +23,7 @@ struct TotalsState {
     open: BTreeMap<u64, Box<OpenTrace>>,
     /// Tools that are still running, by call and id.
     tools: BTreeMap<(u64, String), ToolTrace>,
-    /// Calls that nobody made, by their ids, in the order of their ends.
+    /// Calls without a caller, by their ids, in the order of their ends.
     finished: Vec<(u64, Arc<TraceCall>)>,
 }
 
@@ -78,7 +77,7 @@ impl RunTotals {
         state.finished.iter().map(|(_, call)| Arc::clone(call)).chain(open).collect()
     }
 
-    /// One finished call that nobody made.
+    /// One finished call without a caller.
     pub(crate) fn trace_of(&self, call: u64) -> Option<Arc<TraceCall>> {
         let state = self.state();
         state.finished.iter().rfind(|(id, _)| *id == call).map(|(_, call)| Arc::clone(call))
@@ -170,21 +169,21 @@ impl Recorder for RunTotals {
 
 impl TotalsState {
     fn add_usage(&mut self, call: u64, agent: &Arc<str>, model: &str, usage: &Usage) {
-        self.usage.total = prices::sum(&self.usage.total, usage);
+        self.usage.total = self.usage.total.plus(usage);
         match self.spending.iter_mut().find(|known| known.agent == *agent && known.model == model) {
-            Some(known) => known.usage = prices::sum(&known.usage, usage),
+            Some(known) => known.usage = known.usage.plus(usage),
             None => {
                 self.spending.push(AgentSpending { agent: Arc::clone(agent), model: model.to_owned(), usage: *usage });
             }
         }
         match self.usage.by_model.get_mut(model) {
-            Some(known) => *known = prices::sum(known, usage),
+            Some(known) => *known = known.plus(usage),
             None => {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
         if let Some(OpenTrace { call, .. }) = self.open.get_mut(&call).map(AsMut::as_mut) {
-            call.usage = prices::sum(&call.usage, usage);
+            call.usage = call.usage.plus(usage);
         }
     }
 
@@ -218,7 +217,7 @@ impl OpenTrace {
     /// A call's usage is also its caller's. One without a rank stands behind those before it.
     fn add(&mut self, call: TraceCall, rank: Option<u64>) {
         if call.usage.requests > 0 {
-            self.call.usage = prices::sum(&self.call.usage, &call.usage);
+            self.call.usage = self.call.usage.plus(&call.usage);
         }
         let rank = rank.unwrap_or_else(|| self.ranks.last().copied().unwrap_or_default());
         let place = self.ranks.partition_point(|other| *other <= rank);

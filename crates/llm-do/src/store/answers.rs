@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use super::layout::{HexDigest, RunId, StoreLayout};
+use super::layout::{HexDigest, RunId, StoreLayout, now};
 use crate::beneath::Beside;
 use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
 use crate::message::RawJson;
+use crate::tools::approval::Answer;
 
 /// What was decided about a call, as it is kept. As JSON its name in small letters with underscores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +30,6 @@ pub enum StoredDecision {
     Edited,
     /// Not this call; the model reads the reason.
     Refuse,
-    /// Not this call, and the run ends.
-    EndRun,
 }
 
 /// An answer to one question, as it is kept.
@@ -52,6 +51,37 @@ pub struct StoredAnswer {
 }
 
 impl StoredAnswer {
+    /// An answer that is given now. What ends a run, or leaves a question to others, is not kept: whoever goes on with the run
+    /// is asked again.
+    pub fn of(answer: &Answer, by: &str) -> Option<Self> {
+        let (answer, arguments, reason) = match answer {
+            Answer::Once => (StoredDecision::Approve, None, None),
+            Answer::CallForSession => (StoredDecision::ApproveCallForSession, None, None),
+            Answer::ToolForSession => (StoredDecision::ApproveToolForSession, None, None),
+            Answer::Edited(arguments) => (StoredDecision::Edited, Some(arguments.clone().in_one_line()), None),
+            Answer::Refuse { reason } => (StoredDecision::Refuse, None, reason.clone()),
+            Answer::EndRun | Answer::Later => return None,
+        };
+        Some(Self { answer, arguments, reason, by: Some(by.to_owned()), at: now() })
+    }
+
+    /// What was decided, as a run takes it.
+    pub fn answer(&self) -> Answer {
+        match (self.answer, &self.arguments) {
+            (StoredDecision::Approve, _) => Answer::Once,
+            (StoredDecision::ApproveCallForSession, _) => Answer::CallForSession,
+            (StoredDecision::ApproveToolForSession, _) => Answer::ToolForSession,
+            (StoredDecision::Edited, Some(arguments)) => Answer::Edited(arguments.clone()),
+            (StoredDecision::Refuse, _) => Answer::Refuse { reason: self.reason.clone() },
+            (StoredDecision::Edited, None) => Answer::refuse("the other arguments of the call are missing"),
+        }
+    }
+
+    /// Who answered, in words.
+    pub fn author(&self) -> &str {
+        self.by.as_deref().unwrap_or("somebody")
+    }
+
     /// Only a decision about other arguments brings arguments.
     fn is_consistent(&self) -> bool {
         (self.answer == StoredDecision::Edited) == self.arguments.is_some()
@@ -61,14 +91,9 @@ impl StoredAnswer {
 /// Why an answer was not given.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerWriteError {
-    /// Another answer was first, and counts.
+    /// This other answer was first, and counts.
     #[error("the question was answered before")]
-    AlreadyAnswered {
-        /// Who gave that one, if that is known.
-        by: Option<String>,
-        /// When, in milliseconds since 1970.
-        at: u64,
-    },
+    AlreadyAnswered(Box<StoredAnswer>),
     /// Its arguments, or the whole of it, are too long.
     #[error("an answer has at most {} bytes", LARGEST_ARGUMENTS)]
     TooLarge,
@@ -116,21 +141,25 @@ impl<'a> AnswerFiles<'a> {
         Self { directory: layout.answers(&run), run, key }
     }
 
-    /// Answers a question, which is named by its full digest. Of all answers exactly one succeeds.
-    pub fn write(&self, question: &HexDigest, answer: &StoredAnswer) -> Result<(), AnswerWriteError> {
+    /// Answers a question, which is named by its full digest. Of all answers exactly one succeeds. Gives what lay in its place
+    /// and was none of ours: it was set aside.
+    pub fn write(&self, question: &HexDigest, answer: &StoredAnswer) -> Result<Vec<PathBuf>, AnswerWriteError> {
         let content = self.content(question, answer)?;
+        let mut aside = Vec::new();
         files::make_inside(&self.directory)?;
         for _ in 0..MOST_ATTEMPTS {
             let beside = Beside::of_path(&self.path(question), 0o600)?;
             beside.file().write_all(content.as_bytes())?;
             beside.file().sync_all()?;
             match beside.place_first() {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(aside),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error.into()),
             }
-            if let AnswerReading::Answered(StoredAnswer { by, at, .. }) = self.read(question)? {
-                return Err(AnswerWriteError::AlreadyAnswered { by, at });
+            match self.read(question)? {
+                AnswerReading::Answered(first) => return Err(AnswerWriteError::AlreadyAnswered(Box::new(first))),
+                AnswerReading::SetAside(path) => aside.push(path),
+                AnswerReading::Open => {}
             }
         }
         Err(io::Error::new(io::ErrorKind::WouldBlock, "its place is taken all the time").into())
@@ -142,6 +171,14 @@ impl<'a> AnswerFiles<'a> {
             AnswerSlot::Free => Ok(AnswerReading::Open),
             AnswerSlot::Answer(answer) => Ok(AnswerReading::Answered(answer)),
             AnswerSlot::Strange => self.set_aside(question),
+        }
+    }
+
+    /// The answer that counts, if there is one. Nothing is set aside.
+    pub fn given(&self, question: &HexDigest) -> io::Result<Option<StoredAnswer>> {
+        match self.look(question)? {
+            AnswerSlot::Answer(answer) => Ok(Some(answer)),
+            AnswerSlot::Free | AnswerSlot::Strange => Ok(None),
         }
     }
 
@@ -271,10 +308,10 @@ mod tests {
         };
         answers.write(&question(), &refused).unwrap();
         assert_eq!(answers.read(&question()).unwrap(), AnswerReading::Answered(refused));
-        let Err(AnswerWriteError::AlreadyAnswered { by, at }) = answers.write(&question(), &answer("you")) else {
+        let Err(AnswerWriteError::AlreadyAnswered(first)) = answers.write(&question(), &answer("you")) else {
             panic!("two answers count")
         };
-        assert_eq!((by.as_deref(), at), (Some("me"), 7));
+        assert_eq!((first.by.as_deref(), first.at), (Some("me"), 7));
         let other = HexDigest::of(b"another");
         answers.write(&other, &edited("{\n \"path\": \"ä\"}")).unwrap();
         assert_eq!(answers.read(&other).unwrap(), AnswerReading::Answered(edited("{\n \"path\": \"ä\"}")));
@@ -351,8 +388,8 @@ mod tests {
         let answers = AnswerFiles::of(&StoreLayout::new(directory), run(), Some(&key));
         let question = HexDigest::of(number.to_string().as_bytes());
         match answers.write(&question, &answer(by)) {
-            Ok(()) => format!("{number} {by} counts"),
-            Err(AnswerWriteError::AlreadyAnswered { by: first, .. }) => format!("{number} {}", first.unwrap()),
+            Ok(_) => format!("{number} {by} counts"),
+            Err(AnswerWriteError::AlreadyAnswered(first)) => format!("{number} {}", first.author()),
             Err(error) => panic!("{error}"),
         }
     }

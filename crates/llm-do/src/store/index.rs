@@ -230,24 +230,23 @@ impl<'a> RunIndex<'a> {
 /// What the list says.
 #[derive(Clone, Debug)]
 pub struct IndexText {
-    text: String,
+    /// It is a text as far as its lines are: each is looked at when it is asked for.
+    text: Vec<u8>,
     is_late: bool,
 }
 
 impl IndexText {
-    /// What is no text in it spoils its own line only.
-    fn of(bytes: Vec<u8>, is_late: bool) -> Self {
-        let lossy = |error: std::string::FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-        Self { text: String::from_utf8(bytes).unwrap_or_else(lossy), is_late }
+    fn of(text: Vec<u8>, is_late: bool) -> Self {
+        Self { text, is_late }
     }
 
     /// Whether there may be runs that it does not have. The caller compares it with the runs then ([`IndexText::missing`])
     /// and has it made anew ([`RunIndex::rebuild`]).
     pub fn is_behind(&self) -> bool {
-        let Some((heading, start)) = IndexHeading::of(self.text.as_bytes()) else {
+        let Some((heading, start)) = IndexHeading::of(&self.text) else {
             return self.is_late;
         };
-        let is_cut = !self.text.ends_with('\n') || ((self.text.len() - start) as u64) < heading.bytes;
+        let is_cut = !self.text.ends_with(b"\n") || ((self.text.len() - start) as u64) < heading.bytes;
         self.is_late || heading.behind || is_cut
     }
 
@@ -297,7 +296,7 @@ impl IndexText {
     pub fn newest_of(&self, project: &str) -> impl Iterator<Item = IndexLine<'_>> {
         let name = serde_json::to_string(project).unwrap_or_default();
         let finder = memchr::memmem::Finder::new(&format!("\"project\":{name}")).into_owned();
-        let lines = self.newest_among(move |row| finder.find(row.json.as_bytes()).is_some()).map(|(_, line)| line);
+        let lines = self.newest_among(move |row| finder.find(row.json).is_some()).map(|(_, line)| line);
         // A line of another project may hold the same text elsewhere.
         let project = project.to_owned();
         lines.filter(move |line| line.project == project)
@@ -310,16 +309,16 @@ impl IndexText {
 
     /// The lines that count, the oldest first.
     fn shortened(&self) -> Vec<u8> {
-        let mut lines: Vec<&str> = self.newest_among(|_| true).map(|(json, _)| json).collect();
+        let mut lines: Vec<&[u8]> = self.newest_among(|_| true).map(|(json, _)| json).collect();
         lines.reverse();
-        lines.iter().flat_map(|line| [line, "\n"]).collect::<String>().into_bytes()
+        lines.into_iter().flat_map(|line| [line, b"\n"]).collect::<Vec<&[u8]>>().concat()
     }
 
     /// Among lines that are chosen by what does not change while a run lasts.
     fn newest_among<'a>(
         &'a self,
         is_chosen: impl Fn(&IndexRow<'a>) -> bool,
-    ) -> impl Iterator<Item = (&'a str, IndexLine<'a>)> {
+    ) -> impl Iterator<Item = (&'a [u8], IndexLine<'a>)> {
         let expected = self.text.len() / SHORTEST;
         let mut seen: HashSet<RunId, BuildHasherDefault<IdHasher>> =
             HashSet::with_capacity_and_hasher(expected.min(MOST_EXPECTED), BuildHasherDefault::default());
@@ -337,12 +336,12 @@ impl IndexText {
 
     /// All lines, the last one first. What follows the last newline was never finished.
     fn rows(&self) -> impl Iterator<Item = IndexRow<'_>> {
-        let start = IndexHeading::of(self.text.as_bytes()).map_or(self.text.len(), |(_, start)| start);
+        let start = IndexHeading::of(&self.text).map_or(self.text.len(), |(_, start)| start);
         let body = &self.text[start..];
-        let mut end = memchr::memrchr(b'\n', body.as_bytes());
+        let mut end = memchr::memrchr(b'\n', body);
         let lines = std::iter::from_fn(move || {
             let line_end = end?;
-            end = memchr::memrchr(b'\n', &body.as_bytes()[..line_end]);
+            end = memchr::memrchr(b'\n', &body[..line_end]);
             Some(&body[end.map_or(0, |before| before + 1)..line_end])
         });
         lines.filter_map(IndexRow::of)
@@ -353,24 +352,26 @@ impl IndexText {
 struct IndexRow<'a> {
     id: RunId,
     is_gone: bool,
-    json: &'a str,
+    json: &'a [u8],
 }
 
 impl<'a> IndexRow<'a> {
-    fn of(json: &'a str) -> Option<Self> {
-        let (rest, is_gone) = match json.strip_prefix(OPENING) {
+    fn of(json: &'a [u8]) -> Option<Self> {
+        let (rest, is_gone) = match json.strip_prefix(OPENING.as_bytes()) {
             Some(rest) => (rest, false),
-            None => (json.strip_prefix(GONE)?, true),
+            None => (json.strip_prefix(GONE.as_bytes())?, true),
         };
         let (id, rest) = rest.split_at_checked(ID_LENGTH)?;
-        let id = RunId::parse(id).filter(|_| rest.starts_with('"') && rest.ends_with('}'))?;
+        let id = RunId::from_digits(id).filter(|_| rest.starts_with(b"\"") && rest.ends_with(b"}"))?;
         Some(Self { id, is_gone, json })
     }
 
     /// Nearly all lines are plain: members in our order, texts without escapes. These are read in a fraction of the time.
     fn line(&self) -> Option<IndexLine<'a>> {
-        let rest = &self.json[OPENING.len() + ID_LENGTH..];
-        PlainLine { rest }.line(self.id).or_else(|| serde_json::from_str(self.json).ok())
+        // What is no text spoils its own line only.
+        let json = std::str::from_utf8(self.json).ok()?;
+        let rest = &json[OPENING.len() + ID_LENGTH..];
+        PlainLine { rest }.line(self.id).or_else(|| serde_json::from_str(json).ok())
     }
 }
 
@@ -766,7 +767,7 @@ mod tests {
             let (label, waits) = (has_label.then_some(label), has_label.then_some(waits));
             let line = IndexLine { at, project, entry, label, waits, cost, requests, ..line(1, RunState::Stopped) };
             let json = serde_json::to_string(&line).unwrap();
-            let read = IndexRow::of(&json).unwrap().line().unwrap();
+            let read = IndexRow::of(json.as_bytes()).unwrap().line().unwrap();
             let is_near = match (read.cost, cost) {
                 (Some(read), Some(written)) => (read - written).abs() <= written.abs() * 1e-15,
                 (read, written) => read == written,
@@ -777,7 +778,7 @@ mod tests {
                 prop_assert_eq!(PlainLine { rest: &json[OPENING.len() + ID_LENGTH..] }.line(line.id), Some(line));
             }
             for end in json.char_indices().map(|(end, _)| end) {
-                prop_assert_eq!(IndexRow::of(&json[..end]).and_then(|row| row.line()), None);
+                prop_assert_eq!(IndexRow::of(&json.as_bytes()[..end]).and_then(|row| row.line()), None);
             }
         }
 

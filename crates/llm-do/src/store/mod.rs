@@ -7,6 +7,7 @@
 pub mod answers;
 pub mod bundle;
 pub mod costs;
+pub mod desk;
 mod files;
 pub mod index;
 pub mod layout;

@@ -195,11 +195,9 @@ impl RunStore {
     pub fn state_of(&self, line: &IndexLine<'_>) -> io::Result<RunState> {
         match line.state {
             RunState::Running => Ok(if self.is_running(&line.id)? { RunState::Running } else { RunState::Died }),
-            state @ (RunState::Waits
-            | RunState::Stopped
-            | RunState::Died
-            | RunState::Done
-            | RunState::Damaged) => Ok(state),
+            state @ (RunState::Waits | RunState::Stopped | RunState::Died | RunState::Done | RunState::Damaged) => {
+                Ok(state)
+            }
         }
     }
 

@@ -14,7 +14,6 @@ use super::run::RunStore;
 use crate::journal::file::{JournalError, JournalSettings, OpenJournal, read_with};
 use crate::journal::record::{EndState, JournalContents};
 use crate::message::Usage;
-use crate::model::prices;
 use crate::runtime::record::{RecordedRequest, requests};
 
 /// What a run has come to. What comes from foreign text is to be escaped where it is shown.
@@ -57,7 +56,7 @@ impl RunSummary {
         let finished = turns.iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let requests: Vec<RecordedRequest> =
             requests(contents).into_iter().filter(|request| !is_inherited(contents, request)).collect();
-        let usage = requests.iter().fold(Usage::default(), |sum, request| prices::sum(&sum, &request.usage));
+        let usage = requests.iter().fold(Usage::default(), |sum, request| sum.plus(&request.usage));
         let state = match journal_use {
             JournalUse::Locked => RunState::Running,
             JournalUse::Free => left(contents, &turns),
@@ -98,7 +97,7 @@ impl RunSummary {
         for RecordedRequest { at, agent, model, usage, .. } in &self.requests {
             let agent = if agent.is_empty() { self.entry.as_str() } else { agent };
             let sum = sums.entry((CalendarDay::of(*at, 0), agent, model)).or_default();
-            *sum = prices::sum(sum, usage);
+            *sum = sum.plus(usage);
         }
         let line = |((day, agent, model), usage): ((CalendarDay, &str, &str), Usage)| CostLine {
             day,
@@ -128,7 +127,8 @@ fn is_inherited(contents: &JournalContents, request: &RecordedRequest) -> bool {
 /// The state of a run that no process runs.
 fn left(contents: &JournalContents, turns: &[(u64, bool)]) -> RunState {
     // An answer that is recorded is one, also if the process was killed before it could say that it is done.
-    let is_answered = contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
+    let is_answered =
+        contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
     match contents.ended().map(|end| end.state) {
         Some(EndState::Done) => RunState::Done,
         Some(EndState::Waits) => RunState::Waits,
@@ -185,7 +185,14 @@ impl RunStore {
         let is_young = now().saturating_sub(id.milliseconds()) < BEGINNING;
         let journal_use = if self.is_running(id).unwrap_or(false) { JournalUse::Locked } else { JournalUse::Free };
         match self.read_journal(id) {
-            Ok(contents) => Some(RunSummary::of(&contents, journal_use).line(*id, &project_of(&contents))),
+            Ok(contents) => {
+                let (summary, project) = (RunSummary::of(&contents, journal_use), project_of(&contents));
+                // A process that died could not say what it had cost; saying it twice does no harm.
+                if summary.state == RunState::Died {
+                    let _ = self.costs().append(&summary.costs(*id, &project));
+                }
+                Some(summary.line(*id, &project))
+            }
             Err(JournalError::Missing(_) | JournalError::NotAJournal(_)) if is_young => None,
             Err(_) => Some(damaged(id)),
         }

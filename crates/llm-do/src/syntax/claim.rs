@@ -70,7 +70,7 @@ impl ClaimClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub class: ClaimClass,
-    pub subject: Subject,
+    pub subject: ClaimSubject,
     /// What else is agreed to and not shown: it may be long, or a secret.
     pub literals: Vec<String>,
     /// What the claim belongs to: "shell `sh`". Empty if it is the file itself.
@@ -79,7 +79,7 @@ pub struct Claim {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ClaimSubject {
     /// In words.
     Text(String),
     /// The words of a command, and what is said of it behind them.
@@ -97,12 +97,12 @@ pub enum Subject {
 }
 
 impl Claim {
-    pub(crate) fn new(class: ClaimClass, subject: Subject) -> Self {
+    pub(crate) fn new(class: ClaimClass, subject: ClaimSubject) -> Self {
         Self { class, subject, literals: Vec::new(), owner: String::new() }
     }
 
     pub(crate) fn text(class: ClaimClass, words: impl Into<String>) -> Self {
-        Self::new(class, Subject::Text(words.into()))
+        Self::new(class, ClaimSubject::Text(words.into()))
     }
 
     #[must_use]

@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 use super::ToolsetIdentity;
 use crate::BoxFuture;
 use crate::event::{ApprovalResult, EventKind, Events};
-use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop};
+use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop, Suspension};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
 pub use crate::journal::digest::digest;
 pub(crate) use judgement::together;
-pub use judgement::{DecidedBy, Judgement, JudgementRecord, Ruling, Subject, UnshownCall, VerdictKind};
+pub use judgement::{CallSubject, DecidedBy, Judgement, JudgementRecord, Ruling, UnshownCall, VerdictKind};
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +143,9 @@ pub enum Verdict {
     AlwaysAsk(Question),
     /// It does not run, for this reason, whatever a rule says.
     Block(String),
+    /// It could not be judged and cannot run, for this reason: who asked for it is told of a failure, not of a refusal, and
+    /// no approver is asked.
+    Fail(String),
 }
 
 /// What a person is told besides the call itself.
@@ -154,14 +157,14 @@ pub struct Question {
     pub preview: Option<String>,
     /// A digest of what the answer is about, if it can change until then: the content that a write replaces.
     pub bound_to: Option<String>,
-    /// What somebody else says about the call, such as the description of an agent: shown as theirs, never as ours.
+    /// What its author says about the call, such as the description of an agent: shown as theirs, never as ours.
     pub foreign: Option<String>,
     /// What an answer for the session covers, if that is not these arguments and this tool.
     pub covers: Option<Coverage>,
 }
 
-/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: whoever
-/// shows them escapes them.
+/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: a
+/// front end that shows them escapes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// By an answer for this exact call.
@@ -189,10 +192,12 @@ impl Verdict {
     pub fn under(self, rule: Option<Rule>) -> Self {
         match (self, rule) {
             (verdict, None)
-            | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)), Some(Rule::Allow | Rule::Ask)) => {
-                verdict
-            }
-            (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
+            | (
+                verdict @ (Self::Block(_) | Self::Fail(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)),
+                Some(Rule::Allow | Rule::Ask),
+            )
+            | (verdict @ Self::Block(_), Some(Rule::Block))
+            | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
             (_, Some(Rule::Block)) => Self::Block("blocked by a rule of the agent".to_owned()),
             (Self::Allow | Self::Ask(_), Some(Rule::Allow)) => Self::Allow,
             (Self::Allow, Some(Rule::Ask)) => Self::Ask(Question::because("a rule of the agent asks")),
@@ -203,7 +208,7 @@ impl Verdict {
     fn question(&self) -> Option<&Question> {
         match self {
             Self::Ask(question) | Self::AskAnyway(question) | Self::AlwaysAsk(question) => Some(question),
-            Self::Allow | Self::Block(_) => None,
+            Self::Allow | Self::Block(_) | Self::Fail(_) => None,
         }
     }
 
@@ -215,11 +220,11 @@ impl Verdict {
         match self {
             Self::Ask(_) => Memory::CallOrTool,
             Self::AskAnyway(_) => Memory::CallOnly,
-            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) => Memory::Nothing,
+            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) | Self::Fail(_) => Memory::Nothing,
         }
     }
 
-    /// What no rule can allow is let through for what was judged, also where nobody is asked this time.
+    /// What no rule can allow is let through for what was judged, also where no question is asked this time.
     fn bound_exception(&self) -> Option<String> {
         self.question().filter(|_| self.is_exceptional()).and_then(|question| question.bound_to.clone())
     }
@@ -234,7 +239,7 @@ impl Verdict {
     fn is_exceptional(&self) -> bool {
         match self {
             Self::AskAnyway(_) | Self::AlwaysAsk(_) => true,
-            Self::Allow | Self::Ask(_) | Self::Block(_) => false,
+            Self::Allow | Self::Ask(_) | Self::Block(_) | Self::Fail(_) => false,
         }
     }
 }
@@ -337,7 +342,7 @@ impl Approvals {
     }
 }
 
-/// Somebody who can be asked.
+/// The approver: a person, or what answers for one.
 pub trait Approver: Send + Sync {
     /// Asks about one call and waits for the answer. Dropping the future takes the question back.
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer>;
@@ -379,7 +384,7 @@ pub struct SessionCoverage {
     pub tool: Option<String>,
 }
 
-/// Nobody answers more of them with a clear head.
+/// A person does not answer more of them with a clear head.
 pub const MOST_OPEN_QUESTIONS: usize = 128;
 
 /// How many questions of a session are open.
@@ -403,7 +408,7 @@ impl Drop for OpenSlot<'_> {
     }
 }
 
-/// A question that nobody could answer, for whoever decides later.
+/// A question that could not be answered, for the person who decides later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PendingQuestion {
     /// The digest of the question, all of it; people read [`short_id`] of it.
@@ -418,7 +423,7 @@ pub struct PendingQuestion {
     pub reason: String,
     /// What would change, line by line.
     pub preview: Option<String>,
-    /// What somebody else says about the call.
+    /// What the author of the tool says about the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign: Option<String>,
 }
@@ -431,8 +436,8 @@ pub fn short_id(digest: &str) -> &str {
     digest.get(..SHORT_ID).unwrap_or(digest)
 }
 
-/// A question as it stands in a journal: all that an answer is about. It has no id there: whoever reads it makes the
-/// digest of what he reads, so that no line can show one call and get another one approved.
+/// A question as it stands in a journal: all that an answer is about. It has no id there: its reader makes the digest
+/// of what is read, so that no line can show one call and get another one approved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AskedQuestion {
     path: Vec<String>,
@@ -463,7 +468,7 @@ impl AskedQuestion {
         digest(place.chain([tool.as_str(), &arguments, reason]).chain(said))
     }
 
-    /// For whoever decides later. `run` and `key` say where it was asked.
+    /// For the person who decides later. `run` and `key` say where it was asked.
     pub fn pending(&self, run: &str, key: &str) -> PendingQuestion {
         let Self { path, tool, arguments, reason, preview, foreign, .. } = self.clone();
         PendingQuestion { id: self.digest(run, key), path, tool, arguments, reason, preview, foreign }
@@ -494,7 +499,7 @@ pub enum Answer {
     },
     /// Refuse and end the run.
     EndRun,
-    /// Whoever is there does not decide this: it waits for somebody else.
+    /// The approver does not decide this: it waits for another one.
     Later,
 }
 
@@ -523,11 +528,24 @@ pub struct Permission {
     edited: Option<RawJson>,
     bound_to: Option<String>,
     exceptional: bool,
+    /// Why the call fails without reaching its tool, if it does.
+    failure: Option<String>,
 }
 
 impl Permission {
     fn of(verdict: &Verdict, bound_to: Option<String>, edited: Option<RawJson>) -> Self {
-        Self { edited, bound_to, exceptional: verdict.is_exceptional() }
+        let failure = match verdict {
+            Verdict::Fail(reason) => Some(reason.clone()),
+            Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) | Verdict::Block(_) => {
+                None
+            }
+        };
+        Self { edited, bound_to, exceptional: verdict.is_exceptional(), failure }
+    }
+
+    /// Takes out why the call fails without reaching its tool, if it does.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
     }
 
     /// The digest of what the approval was shown against.
@@ -537,7 +555,7 @@ impl Permission {
 
     /// For a call beneath which nothing runs, since all its steps come from a record.
     pub(super) fn replayed(edited: Option<RawJson>) -> Self {
-        Self { edited, bound_to: None, exceptional: false }
+        Self { edited, bound_to: None, exceptional: false, failure: None }
     }
 
     /// The arguments that the approver put in the place of the model's; `None` if those stay.
@@ -546,7 +564,7 @@ impl Permission {
     }
 
     pub(super) fn call(self, id: &str, tool: &str, arguments: &RawJson) -> PermittedCall {
-        let Self { edited, bound_to, exceptional } = self;
+        let Self { edited, bound_to, exceptional, failure: _ } = self;
         let arguments = edited.unwrap_or_else(|| arguments.clone());
         PermittedCall { id: id.to_owned(), tool: tool.to_owned(), arguments, bound_to, exceptional }
     }
@@ -624,7 +642,7 @@ impl From<Stop> for NoAnswer {
 /// An answer with more bytes is none.
 pub const LARGEST_ANSWER: usize = 2 << 20;
 
-/// An answer that nobody can have typed refuses.
+/// An answer that no person can have typed refuses.
 fn bounded(answer: Answer) -> Answer {
     let too_long = |what: &str| {
         let reason = Some(format!("{what} of more than {LARGEST_ANSWER} bytes are not taken"));
@@ -645,7 +663,7 @@ pub enum GateOutcome {
         reason: String,
         by: RefusedBy,
     },
-    /// It must ask, and nobody is there.
+    /// It must ask, and there is no approver.
     Waits(PendingQuestion),
     /// A person ended the run.
     EndRun,
@@ -661,15 +679,21 @@ impl GateOutcome {
     }
 
     /// Of arguments that a person changed. `judged` is how they were judged when the person did that.
-    fn of_edited(arguments: RawJson, verdict: Result<Verdict, String>, judged: Option<String>) -> Self {
+    fn of_edited(arguments: RawJson, verdict: Result<Verdict, String>, judged: Option<&str>) -> Self {
         match verdict {
-            // Somebody is there and mistyped: the model reads it, and the run goes on.
+            // The person is there and mistyped: the model reads it, and the run goes on.
             Ok(Verdict::Block(reason)) | Err(reason) => Self::refused(reason, RefusedBy::Person),
-            Ok(verdict) if judged != Some(verdict.judged()) => {
+            Ok(verdict) if judged != Some(verdict.judged().as_str()) => {
                 let reason = "what the user changed the arguments to is about something else by now";
                 Self::refused(reason.to_owned(), RefusedBy::Person)
             }
-            Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
+            Ok(
+                verdict @ (Verdict::Allow
+                | Verdict::Ask(_)
+                | Verdict::AskAnyway(_)
+                | Verdict::AlwaysAsk(_)
+                | Verdict::Fail(_)),
+            ) => {
                 let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
                 Self::permitted(&verdict, bound_to, Some(arguments))
             }
@@ -710,7 +734,7 @@ pub struct Candidate<'a> {
     pub agent: &'a str,
     /// The agents and the code from the entry down.
     pub path: &'a [String],
-    /// Where in the call tree it stands; made when somebody must be asked.
+    /// Where in the call tree it stands; made when a question must be asked.
     pub key: &'a (dyn Fn() -> String + Sync),
 }
 
@@ -725,7 +749,7 @@ pub struct Gate {
     open: OpenCount,
 }
 
-/// An approval for the rest of the session, for one agent: whoever read what `editor` was about to do has not read what
+/// An approval for the rest of the session, for one agent: a person who read what `editor` was about to do has not read what
 /// another agent does with the same tool. Refusals are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Grant {
@@ -770,7 +794,7 @@ impl Gate {
     ) -> Result<GatePassage, Stop> {
         let Ruling { verdict, record } = ruling;
         let question = match &verdict {
-            Verdict::Allow => {
+            Verdict::Allow | Verdict::Fail(_) => {
                 return Ok(GatePassage { outcome: GateOutcome::permitted(&verdict, None, None), record });
             }
             Verdict::Block(reason) => {
@@ -795,7 +819,7 @@ impl Gate {
                             edited = ruling.record;
                             ruling.verdict
                         });
-                        GateOutcome::of_edited(arguments, ruling, judged)
+                        GateOutcome::of_edited(arguments, ruling, judged.as_deref())
                     }
                     Answer::Refuse { reason } => {
                         let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
@@ -832,7 +856,7 @@ impl Gate {
             let reason = "every question is answered with no in this run".to_owned();
             return Err(NoAnswer::Policy(reason, DecidedBy::RejectAll));
         }
-        // Nothing is made for a question that nobody is asked, and that no record and no answer can know.
+        // Nothing is made for a question that is not asked, and that no record and no answer can know.
         if !steps.is_recorded() && self.approvals.known.is_none() {
             self.answered_at_once(candidate, verdict, false, events)?;
         }
@@ -855,6 +879,10 @@ impl Gate {
                     Self::told(known, &request, &telling)?
                 }
                 None => {
+                    // It stays open, and can be answered elsewhere.
+                    if self.approvals.approver.is_none() && steps.suspension() == Suspension::Possible {
+                        tell_asked(&request, &telling);
+                    }
                     let (answer, answered_by) = self.ask(candidate, verdict, &request, &telling).await?;
                     by = answered_by;
                     answer
@@ -880,7 +908,7 @@ impl Gate {
         Ok((answer, by))
     }
 
-    /// Stops where nobody has to be asked; who watches the run learns of it.
+    /// Stops where no question is needed; who watches the run learns of it.
     fn answered_at_once(
         &self,
         candidate: &Candidate<'_>,
@@ -1014,7 +1042,7 @@ impl Candidate<'_> {
         let exception = match verdict {
             Verdict::Ask(_) => None,
             Verdict::AskAnyway(question) => Some(question.bound_to.clone().unwrap_or_default()),
-            Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
+            Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) | Verdict::Fail(_) => return None,
         };
         let (toolset, tool) = (self.toolset.digest(), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
@@ -1034,7 +1062,7 @@ impl Candidate<'_> {
         });
     }
 
-    /// As it is written down: without keys. Whoever is asked now reads it as it is, and what an answer is bound to is too.
+    /// As it is written down: without keys. The approver who is asked now reads it as it is, and what an answer is bound to is too.
     fn asked(&self, question: &Question, redactor: &Redactor) -> AskedQuestion {
         let Question { reason, preview, bound_to, foreign, covers } = question.clone();
         let clean = |text: String| redactor.redacted(text);

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::approval::{Judgement, PermittedCall, Question, Subject, Verdict, digest};
+use super::approval::{CallSubject, Judgement, PermittedCall, Question, Verdict, digest};
 use super::misfit::parse;
 use super::protected::ProtectedFiles;
 use super::secret::looks_secret;
@@ -250,10 +250,10 @@ enum Describing {
 }
 
 impl Describing {
-    fn of(self, root: &Root, spot: &Spot) -> Option<Subject> {
+    fn of(self, root: &Root, spot: &Spot) -> Option<CallSubject> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         match self {
-            Self::Subject => Some(Subject::File { name: text(&spot.name), root: text(&root.on_disk()) }),
+            Self::Subject => Some(CallSubject::File { name: text(&spot.name), root: text(&root.on_disk()) }),
             Self::Nothing => None,
         }
     }

@@ -156,7 +156,7 @@ impl ToolError {
 /// What ends a run from inside a tool, at any depth.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Ending {
-    /// Nobody could be asked about these calls, which wait for an answer.
+    /// There was no approver for these calls, which wait for an answer.
     #[error("approval is needed for {}", shown_pending(.0))]
     NeedsApproval(Vec<PendingQuestion>),
     /// A rule or the approval mode refused a call.

@@ -18,6 +18,7 @@ use super::approval::{
 };
 use super::source::{AgentToolNames, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
+use crate::BoxFuture;
 use crate::event::{Derivation, EventKind, Events, LogPart, Renaming, StepOrigin, ToolReturn};
 use crate::journal::call::{
     CallOutcome, CallRecord, GivenResult, SaidBeneath, called, cut_text, is_of_reply, request_of, returned,
@@ -146,7 +147,7 @@ impl ToolPlane {
         let inner = CallContext { nesting, steps, ..*cx };
         // A tool may call a tool that calls a tool.
         let calls = [&call];
-        let running = stack::on_enough(Box::pin(self.outcomes(&calls, &inner)));
+        let running = stack::on_enough(self.outcomes(&calls, &inner));
         let outcomes = running.await.map_err(ToolError::Ends)?;
         let given = outcomes.into_iter().next().map(|outcome| outcome.given);
         given.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
@@ -186,12 +187,27 @@ impl ToolPlane {
         Ok(calls.iter().zip(outcomes).map(read).collect())
     }
 
+    /// What becomes of calls. Boxed: most runs wait for a model most of the time, and then have no use for it; and its code
+    /// is made here, once, and not by every crate that waits for a run.
+    #[inline(never)]
+    fn outcomes<'a>(
+        &'a self,
+        calls: &'a [&'a ToolCall],
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<GivenResult>, Ending>> {
+        Box::pin(self.run_all(calls, cx))
+    }
+
     /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
-    /// must wait for an approval that nobody can give, none runs.
-    async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<GivenResult>, Ending> {
-        // Whoever reads the trace finds the calls of a reply in its order, whichever ends first.
+    /// must wait for an approval that cannot be given now, none runs.
+    async fn run_all(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<GivenResult>, Ending> {
+        // Readers of the trace find the calls of a reply in its order, whichever ends first.
         let first = cx.events.ranks(calls.len());
-        let decided = self.decide_all(calls, first, cx).await?;
+        let mut decided = self.decide_all(calls, first, cx).await?;
+        // Most replies have one call, which needs no room for others.
+        if let ([call], 1) = (calls, decided.len()) {
+            return Ok(vec![self.outcome((0, first), call, decided.remove(0), cx).await?]);
+        }
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
         let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
@@ -247,7 +263,7 @@ impl ToolPlane {
     async fn call(
         &self,
         call: &ToolCall,
-        permission: Permission,
+        mut permission: Permission,
         decided: Deliberation,
         cx: CallContext<'_>,
     ) -> Result<CallRecord, Ending> {
@@ -256,6 +272,7 @@ impl ToolPlane {
         };
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let (id, tool, edited) = (&call.id, &call.tool, permission.edited().cloned());
+        let failure = permission.take_failure();
         let permitted = permission.call(id, tool, arguments);
         let arguments = permitted.arguments().clone();
         let node = slot.node(tool, &cx);
@@ -276,9 +293,10 @@ impl ToolPlane {
             let (path, call) = node.map_or((cx.path, cx.call), |node| (&node.path, node.call));
             let inner = CallContext { events, steps, path, call, timeout: None, ..*cx };
             let started = Instant::now();
-            let outcome = match self.open.get(slot.toolset) {
-                Some(open) => guarded(open.toolset.call(permitted, &inner)).await,
-                None => Err(ToolError::Failed(self.unknown(tool))),
+            let outcome = match (failure, self.open.get(slot.toolset)) {
+                (Some(reason), _) => Err(ToolError::Failed(reason)),
+                (None, Some(open)) => guarded(open.toolset.call(permitted, &inner)).await,
+                (None, None) => Err(ToolError::Failed(self.unknown(tool))),
             };
             if let Some(ending) = self.ending() {
                 return Err(ending);
@@ -359,7 +377,7 @@ impl CodeCaller {
     }
 }
 
-/// Closes every toolset, the last one first. An error while closing is told and is nobody's result.
+/// Closes every toolset, the last one first. An error while closing is told and is the result of no call.
 pub async fn close(open: Vec<OpenToolset>, events: &Events) {
     for OpenToolset { name, toolset, .. } in open.into_iter().rev() {
         let closed = guarded(async { toolset.close().await.map_err(ToolError::Failed) }).await;
@@ -447,7 +465,7 @@ impl Slot {
         }
     }
 
-    /// Code calls as somebody of its own.
+    /// Code is a caller of its own.
     fn node(&self, tool: &str, cx: &CallContext<'_>) -> Option<CodeCaller> {
         (self.kind == ToolKind::Code).then(|| CodeCaller::of(tool, cx))
     }
@@ -497,10 +515,10 @@ fn unshown(call: &ToolCall, cx: &CallContext<'_>) -> Option<UnshownCall> {
 /// Where what an agent gave to its caller is recorded already.
 fn said(record: &CallRecord, events: &Events) -> Option<SaidBeneath> {
     let CallOutcome::Content(content) = &record.gave else { return None };
-    events.last_text(|key, text| SaidBeneath::of(content, key.to_owned(), text)).flatten()
+    events.last_text(|key, text| SaidBeneath::of(content, key, text)).flatten()
 }
 
-/// A call of which nobody knows whether it happened, as a journal keeps it for whoever finds out.
+/// A call of which it is unknown whether it happened, as a journal keeps it for a person who finds out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InDoubt {
     /// The agents from the entry down.

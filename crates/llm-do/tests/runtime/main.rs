@@ -9,6 +9,7 @@ mod entry;
 mod journal;
 mod money;
 mod protected;
+mod python;
 mod support;
 mod unfinished;
 mod variants;

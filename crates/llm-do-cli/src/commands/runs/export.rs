@@ -12,12 +12,10 @@ use serde_json::{Map, Value};
 use super::{NamedRun, damaged, table, transcript};
 use crate::args::{ExportFormat, ExportRunArgs};
 use crate::console;
-use crate::environment::Environment;
 use crate::failure::Failure;
 
-pub fn run(args: &ExportRunArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
+pub fn run(args: &ExportRunArgs, settings: &Settings) -> Result<(), Failure> {
     let named = NamedRun::find(&args.named.run, settings)?;
-    let _ = environment;
     match args.format {
         ExportFormat::Jsonl => lines(&named.store, named.id())?,
         ExportFormat::Markdown => console::print(&markdown(&named)?)?,
@@ -66,6 +64,11 @@ fn markdown(named: &NamedRun) -> Result<String, Failure> {
     let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
     let line = &named.line;
     let (project, begun) = (visible(&line.project), shown_time(contents.begun_at));
-    let head = format!("# Run {}\n\n{project} · {} · begun {begun} · {}\n\n", line.id, visible(&line.entry), table::state(line));
+    let head = format!(
+        "# Run {}\n\n{project} · {} · begun {begun} · {}\n\n",
+        line.id,
+        visible(&line.entry),
+        table::state(line)
+    );
     Ok(head + transcript::markdown(&conversation(&contents), &line.entry).trim_end() + "\n")
 }

@@ -65,7 +65,7 @@ async fn follow(store: &RunStore, id: &RunId) -> Result<JournalContents, Failure
 }
 
 /// The exit code of the run itself.
-fn exit(id: &RunId, contents: &JournalContents) -> Result<(), Failure> {
+pub fn exit(id: &RunId, contents: &JournalContents) -> Result<(), Failure> {
     let state = RunSummary::of(contents, JournalUse::Free).state;
     let reason = contents.ended().map(|end| EndReason::parse(&end.reason));
     let go_on = |failure: Failure| Err(failure.hint(format!("`llm-do runs show {id}` says how to go on")));

@@ -1,7 +1,5 @@
 //! `llm-do runs fork`: a new run that begins with what another one has recorded.
 
-use std::path::PathBuf;
-
 use llm_do::WorkingDirectory;
 use llm_do::store::layout::RunId;
 use llm_do_launch::kept_runs::{self, ForkChanges, ForkPlace, ForkedRun};
@@ -44,26 +42,15 @@ fn go_on(forked: ForkedRun, conduct: ConductArgs) -> Result<(), Failure> {
     let ForkedRun { id, said, is_conversation, .. } = forked;
     if let Some(prompt) = said.filter(|_| is_conversation) {
         let continued = Some(id.to_string());
-        let (prompt, chat, no_stdin, force) = (Some(prompt), true, true, true);
-        return resume::continue_chat(RunArgs {
-            prompt,
-            chat,
+        return resume::continue_chat(&RunArgs {
+            prompt: Some(prompt),
+            no_stdin: true,
+            chat: true,
             continued,
-            no_stdin,
-            force,
+            force: true,
             conduct,
             ..RunArgs::default()
         });
     }
-    resume::run(&ResumeArgs {
-        run: Some(PathBuf::from(id.as_str())),
-        last: false,
-        approve: Vec::new(),
-        refuse: Vec::new(),
-        reason: Vec::new(),
-        show: false,
-        force: true,
-        foreign: false,
-        conduct,
-    })
+    resume::run(&ResumeArgs { force: true, ..ResumeArgs::of_run(id.as_str(), conduct) })
 }

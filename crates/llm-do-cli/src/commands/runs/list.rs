@@ -27,7 +27,7 @@ pub fn run(args: &ListRunsArgs, environment: &Environment, settings: &Settings) 
         }
         return Ok(());
     };
-    let text = store.listed(&project_of).map_err(unlisted)?;
+    let text = store.listed(&project_of).map_err(|error| unlisted(&error))?;
     let most = args.lines.unwrap_or(if args.all { usize::MAX } else { USUAL });
     let lines: Vec<IndexLine<'_>> = filter.chosen(&text, &store).take(most).collect();
     let printed = console::print(&shown(&lines, args, environment));
@@ -49,7 +49,7 @@ pub fn run(args: &ListRunsArgs, environment: &Environment, settings: &Settings) 
 /// The runs that are wanted, the newest first, each as it is now.
 pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<'static>>, Failure> {
     let Some(store) = settings.state.runs_so_far()? else { return Ok(Vec::new()) };
-    let (filter, text) = (RunFilter::of(args, now()), store.listed(&project_of).map_err(unlisted)?);
+    let (filter, text) = (RunFilter::of(args, now()), store.listed(&project_of).map_err(|error| unlisted(&error))?);
     let most = args.lines.unwrap_or(USUAL);
     Ok(filter.chosen(&text, &store).take(most).map(owned).collect())
 }

@@ -65,10 +65,8 @@ fn named(typed: &[String], is_forced: bool, settings: &Settings) -> Result<Vec<R
 
 /// Those that came into their state before a moment; one that runs is never among them.
 fn older_than(before: u64, is_forced: bool, store: &RunStore) -> Result<Vec<RunId>, Failure> {
-    let text = store.listed(&project_of).map_err(unlisted)?;
+    let text = store.listed(&project_of).map_err(|error| unlisted(&error))?;
     let old = text.newest().filter(|line| line.at < before).map(|line| store.looked_at(line, &project_of));
-    let may_go = |line: &IndexLine<'_>| {
-        line.state.is_finished() || (is_forced && line.state != RunState::Running)
-    };
+    let may_go = |line: &IndexLine<'_>| line.state.is_finished() || (is_forced && line.state != RunState::Running);
     Ok(old.filter(may_go).map(|line| line.id).collect())
 }

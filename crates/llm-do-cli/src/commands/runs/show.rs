@@ -13,15 +13,13 @@ use serde::Serialize;
 use super::{NamedRun, damaged, now, table, transcript, tree};
 use crate::args::ShowRunArgs;
 use crate::commands::resume::{doubts, waiting};
-use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::{console, json, terminal::summary};
 
-pub fn run(args: &ShowRunArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
+pub fn run(args: &ShowRunArgs, settings: &Settings) -> Result<(), Failure> {
     let named = NamedRun::find(&args.named.run, settings)?;
     let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
     let shown = ShownRun::of(named.line, &contents, args.messages);
-    let _ = environment;
     console::print(&if args.json { json::line(&shown) } else { shown.text(&contents) })
 }
 
@@ -115,8 +113,11 @@ fn commands(line: &IndexLine<'_>, waiting: &[PendingQuestion]) -> Vec<String> {
     match line.state {
         RunState::Running => vec![format!("llm-do runs follow {id}"), format!("llm-do runs cancel {id}")],
         RunState::Waits if !waiting.is_empty() => {
-            let approve: String = waiting.iter().map(|asked| format!(" --approve {}", short_id(&asked.id))).collect();
-            let refuse: String = waiting.iter().map(|asked| format!(" --refuse {}", short_id(&asked.id))).collect();
+            let flags = |flag: &str| {
+                let each = waiting.iter().map(|asked| format!(" {flag} {}", short_id(&asked.id)));
+                each.collect::<Vec<_>>().concat()
+            };
+            let (approve, refuse) = (flags("--approve"), flags("--refuse"));
             vec![format!("llm-do resume {id}{approve}"), format!("llm-do resume {id}{refuse}")]
         }
         RunState::Waits | RunState::Stopped | RunState::Died if line.kind == RunKind::Run => {

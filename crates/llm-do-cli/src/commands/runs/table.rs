@@ -7,6 +7,7 @@ use llm_do::store::costs::CalendarDay;
 use llm_do::store::index::{IndexLine, RunKind, RunState};
 
 use crate::terminal::style::{fit, width};
+use crate::terminal::summary;
 
 /// What a terminal has at least.
 pub const NARROW: usize = 80;
@@ -41,7 +42,8 @@ fn narrow(widths: &mut [usize; COLUMNS], columns: usize) {
     let over = |widths: &[usize; COLUMNS]| (widths.iter().sum::<usize>() + GAP * (COLUMNS - 1)).saturating_sub(columns);
     for (group, least) in [(&[PROJECT, ENTRY][..], 7), (&[STATE][..], 12)] {
         while over(widths) > 0 {
-            let widest = group.iter().copied().max_by_key(|column| widths[*column]).filter(|column| widths[*column] > least);
+            let widest =
+                group.iter().copied().max_by_key(|column| widths[*column]).filter(|column| widths[*column] > least);
             let Some(column) = widest else { break };
             widths[column] -= 1;
         }
@@ -106,16 +108,7 @@ fn cost(usd: Option<f64>, requests: u64) -> String {
     match usd {
         None if requests == 0 => "$0".to_owned(),
         None => "unknown".to_owned(),
-        Some(usd) => money(usd),
-    }
-}
-
-/// Small amounts to the hundredth of a cent.
-pub fn money(usd: f64) -> String {
-    match usd {
-        0.0 => "$0".to_owned(),
-        usd if usd < 1.0 => format!("${usd:.4}"),
-        usd => format!("${usd:.2}"),
+        Some(usd) => summary::money(usd),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use llm_do::approval::DecidedBy;
 use llm_do::escape::visible;
 use llm_do::events::CallKind;
 use llm_do::messages::Usage;
@@ -59,10 +60,12 @@ pub fn became(call: &RecordedCall) -> String {
         let word = if *is_approved { "approved" } else { "refused" };
         by.as_ref().map_or_else(|| word.to_owned(), |by| format!("{word} by {}", fit(by, 20)))
     });
+    let decided = || call.judged.as_ref().and_then(|judged| decision(judged.by?)).map(str::to_owned);
+    let answered = answered.or_else(decided);
     let state = match (call.state, call.kind) {
         (CallState::Done, _) => "done",
         (CallState::Failed, _) => "failed",
-        (CallState::Refused, _) if answered.is_some() => return answered.unwrap_or_default(),
+        (CallState::Refused, _) if call.answer.is_some() => return answered.unwrap_or_default(),
         (CallState::Refused, _) => "refused",
         (CallState::Waits, _) => "waits",
         (CallState::InDoubt, _) => "in doubt",
@@ -70,6 +73,18 @@ pub fn became(call: &RecordedCall) -> String {
         (CallState::Open, CallKind::Tool | CallKind::ServerTool) => "not begun",
     };
     answered.map_or_else(|| state.to_owned(), |answered| format!("{answered}, {state}"))
+}
+
+/// Who decided, unless that was the toolset itself.
+fn decision(by: DecidedBy) -> Option<&'static str> {
+    match by {
+        DecidedBy::Toolset => None,
+        DecidedBy::Variant | DecidedBy::Worker => Some("by a rule"),
+        DecidedBy::RejectAll | DecidedBy::ApproveAll => Some("by a flag"),
+        DecidedBy::Session => Some("by an earlier answer"),
+        DecidedBy::Known | DecidedBy::Person => Some("by a person"),
+        DecidedBy::Nobody => Some("nobody was there"),
+    }
 }
 
 fn took(usage: &Usage) -> String {

@@ -404,6 +404,9 @@ impl<'a> BlockDelta<'a> {
 
     /// Of a delta that needs no whole parser.
     fn plain(plain: &mut Plain<'a>) -> Option<Self> {
+        if let Some(usual) = plain.spelled(Self::usual) {
+            return Some(usual);
+        }
         let (mut index, mut delta) = (None, None);
         plain.object(|plain, name| match name {
             "index" => Plain::once(&mut index, plain.count()?),
@@ -411,6 +414,17 @@ impl<'a> BlockDelta<'a> {
             _ => plain.text().map(drop),
         })?;
         Some(Self { index: index?, delta: delta? })
+    }
+
+    /// Of a delta of text as the provider spells it: nearly every frame of an answer is one.
+    fn usual(plain: &mut Plain<'a>) -> Option<Self> {
+        plain.exactly(r#"{"type":"content_block_delta","index":"#)?;
+        let index = plain.count()?;
+        plain.exactly(r#","delta":{"type":"text_delta","text":"#)?;
+        let text = Some(BorrowedText(plain.text()?.into()));
+        plain.take(b'}')?;
+        plain.take(b'}')?;
+        Some(Self { index, delta: DeltaFields { text, ..DeltaFields::default() } })
     }
 }
 
@@ -566,6 +580,30 @@ data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":5,
 
     fn event(name: &str, fields: &str) -> String {
         format!("event: {name}\ndata: {{\"type\":\"{name}\",{fields}}}\n\n")
+    }
+
+    #[test]
+    fn a_delta_is_read_as_the_parser_reads_it_however_it_is_spelled() {
+        let frames = [
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi ü"}}"#,
+            r#"{"type":"content_block_delta","index":12,"delta":{"type":"text_delta","text":""}      }  "#,
+            r#"{"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "a"}}"#,
+            r#"{"delta":{"text":"a","type":"text_delta"},"index":1,"type":"content_block_delta"}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\n\u00fc"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"},"more":[1]}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a","more":"b"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a","text":"b"}}"#,
+            r#"{"type":"content_block_delta","index":01,"delta":{"type":"text_delta","text":"a"}}"#,
+            r#"{"type":"content_block_delta","index":-1,"delta":{"type":"text_delta","text":"a"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":null}}"#,
+        ];
+        let read = |delta: BlockDelta<'_>| (delta.index, delta.delta.text.map(|BorrowedText(text)| text.into_owned()));
+        for frame in frames {
+            let parsed = serde_json::from_str::<BlockDelta<'_>>(frame).ok().map(read);
+            assert_eq!(BlockDelta::read(frame.as_bytes()).ok().map(read), parsed, "{frame}");
+        }
     }
 
     /// The stream of one block: how it starts, and its deltas.

@@ -4,7 +4,7 @@ use crate::journal::digest::digest;
 use crate::model::scripted;
 use crate::project::manifest;
 use crate::project::worker::{PythonModule, SchemaSource, parse_reference};
-use crate::syntax::claim::{Claim, ClaimClass, Subject, WrittenKey};
+use crate::syntax::claim::{Claim, ClaimClass, ClaimSubject, WrittenKey};
 use crate::syntax::diagnostic::Located;
 use crate::syntax::table::{located_text, texts_of};
 use crate::syntax::tree::{Node, NodeKind};
@@ -15,8 +15,9 @@ type Claims = Vec<Located<Claim>>;
 /// `python_files`: each of them runs when the project starts.
 pub(crate) fn python_files(written: &WrittenKey<'_>, claims: &mut Claims) {
     let files = texts_of(written.value).into_iter();
-    claims
-        .extend(files.map(|file| Claim::new(ClaimClass::Run, Subject::Python(file.value)).of("Python").at(file.span)));
+    claims.extend(
+        files.map(|file| Claim::new(ClaimClass::Run, ClaimSubject::Python(file.value)).of("Python").at(file.span)),
+    );
 }
 
 /// `schema_in_ref`, `schema_out_ref`: a class is found by running what defines it.
@@ -24,8 +25,8 @@ pub(crate) fn schema(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(text) = located_text(written.value) else { return };
     let Some(SchemaSource::Python(class)) = parse_reference(&text) else { return };
     let subject = match class.value.module {
-        PythonModule::File(file) => Subject::Python(file),
-        PythonModule::Importable(module) => Subject::Module(module),
+        PythonModule::File(file) => ClaimSubject::Python(file),
+        PythonModule::Importable(module) => ClaimSubject::Module(module),
     };
     claims.push(Claim::new(ClaimClass::Run, subject).of("Python").at(written.span));
 }
@@ -71,11 +72,11 @@ pub(crate) fn rules(written: &WrittenKey<'_>, claims: &mut Claims) {
         let claim = match approval {
             Some(Rule::Allow) => {
                 let class = if is_path { ClaimClass::Run } else { ClaimClass::Allow };
-                Claim::new(class, Subject::Command { words, remark }).with([before.clone()])
+                Claim::new(class, ClaimSubject::Command { words, remark }).with([before.clone()])
             }
             Some(Rule::Ask) if is_path => {
                 let remark = super::IF_YES.to_owned();
-                Claim::new(ClaimClass::Run, Subject::Command { words, remark })
+                Claim::new(ClaimClass::Run, ClaimSubject::Command { words, remark })
             }
             Some(Rule::Ask | Rule::Block) | None => continue,
         };
@@ -117,7 +118,7 @@ pub(crate) fn server(written: &WrittenKey<'_>, claims: &mut Claims) {
             let arguments = value(written.value, "args").map(texts_of).unwrap_or_default();
             let words = std::iter::once(command).chain(arguments).map(|word| word.value).collect();
             let remark = format!("{}{}", settings(value(written.value, "env")), fence(value(written.value, "fence")));
-            Claim::new(ClaimClass::Run, Subject::Command { words, remark })
+            Claim::new(ClaimClass::Run, ClaimSubject::Command { words, remark })
         }
         (None, Some(url)) => {
             let words = format!("{}{}", url.value, settings(value(written.value, "headers")));
@@ -150,7 +151,7 @@ fn settings(node: Option<&Node>) -> String {
 pub(crate) fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(toolset) = written.beside.text("use") else { return };
     for (tool, span) in allowed(written.value) {
-        let subject = Subject::ToolOf { toolset: toolset.value.clone(), tool };
+        let subject = ClaimSubject::ToolOf { toolset: toolset.value.clone(), tool };
         claims.push(Claim::new(ClaimClass::Allow, subject).of(owner("toolset", written)).at(span));
     }
 }
@@ -158,13 +159,15 @@ pub(crate) fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
 /// `approval` of an agent.
 pub(crate) fn approval(written: &WrittenKey<'_>, claims: &mut Claims) {
     let tools = allowed(written.value);
-    claims.extend(tools.map(|(tool, span)| Claim::new(ClaimClass::Allow, Subject::Tool(tool)).at(span)));
+    claims.extend(tools.map(|(tool, span)| Claim::new(ClaimClass::Allow, ClaimSubject::Tool(tool)).at(span)));
 }
 
 /// `model`: a script of the project answers instead of one.
 pub(crate) fn model(written: &WrittenKey<'_>, claims: &mut Claims) {
     let script = located_text(written.value).as_ref().and_then(scripted::script_of);
-    claims.extend(script.map(|script| Claim::new(ClaimClass::Answer, Subject::Script(script.value)).at(written.span)));
+    claims.extend(
+        script.map(|script| Claim::new(ClaimClass::Answer, ClaimSubject::Script(script.value)).at(written.span)),
+    );
 }
 
 /// `server_side_tools`: what a model reads can be sent out by them, unseen.

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::beneath::open_regular;
 use crate::journal::digest::hex;
-use crate::syntax::claim::{Claim, Subject};
+use crate::syntax::claim::{Claim, ClaimSubject};
 
 /// Beyond these the modules of a project are trusted by their place, and so is a single file that is larger.
 pub(crate) const MOST_MODULES: usize = 2_000;
@@ -55,11 +55,11 @@ impl ProjectContents {
         let whole = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         for (base, claim) in claims {
             match &claim.subject {
-                Subject::Python(file) => {
+                ClaimSubject::Python(file) => {
                     contents.modules.get_or_insert_with(|| ModuleDigests::beneath(root));
                     contents.read_named(root, &base.join(file));
                 }
-                Subject::Command { words, .. } => {
+                ClaimSubject::Command { words, .. } => {
                     for path in words.iter().flat_map(|word| candidates(word)) {
                         match path.is_absolute() {
                             true if path.starts_with(&whole) => contents.read_at(path),
@@ -68,10 +68,13 @@ impl ProjectContents {
                         }
                     }
                 }
-                Subject::Module(_) => {
+                ClaimSubject::Module(_) => {
                     contents.modules.get_or_insert_with(|| ModuleDigests::beneath(root));
                 }
-                Subject::Text(_) | Subject::Script(_) | Subject::Tool(_) | Subject::ToolOf { .. } => {}
+                ClaimSubject::Text(_)
+                | ClaimSubject::Script(_)
+                | ClaimSubject::Tool(_)
+                | ClaimSubject::ToolOf { .. } => {}
             }
         }
         contents.has_interpreter = contents.modules.is_some() && root.join(".venv").exists();

@@ -1,5 +1,5 @@
 //! A conversation that goes on: turns that a record has finished are taken over as they were, whatever has become of the
-//! project since; a history that somebody gives is checked and recorded as its beginning.
+//! project since; a history that the caller gives is checked and recorded as its beginning.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,10 +14,10 @@ use crate::runtime::input::{Input, InputError};
 use crate::runtime::record::TurnRecord;
 use crate::runtime::{Output, RunError};
 
-/// A history that somebody gave.
+/// A history that the caller gave.
 impl StepValue for Vec<Message> {
     fn settled(self) -> Self {
-        // Whoever gave it may have written it on many lines.
+        // The caller may have written it on many lines.
         RawJson::of(&self).in_one_line().to().unwrap_or(self)
     }
 }
@@ -134,7 +134,7 @@ pub fn check_history(history: &[Message]) -> Result<(), String> {
             (None, Message::User(_)) => {}
             (None, Message::Assistant(reply)) => open = Some(reply).filter(|reply| reply.tool_calls().next().is_some()),
             (Some(reply), Message::Tool(results)) => {
-                fits(reply, results).map_err(|why| format!("message {number}: {why}"))?
+                fits(reply, results).map_err(|why| format!("message {number}: {why}"))?;
             }
             (None, Message::Tool(_)) => return Err(format!("message {number} has results of calls that nobody made")),
             (Some(_), Message::User(_) | Message::Assistant(_)) => {

@@ -14,7 +14,7 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// What the call is about, beyond its arguments. Only looked at where the run is recorded
     /// ([`CallContext::is_recorded`](crate::CallContext::is_recorded)).
-    pub about: Option<Subject>,
+    pub about: Option<CallSubject>,
     /// What definitions that choose some tools of the toolset say about this one.
     pub(crate) variant: Option<Rule>,
     /// What a rule of the agent says about the tool.
@@ -30,7 +30,7 @@ impl From<Verdict> for Judgement {
 impl Judgement {
     /// The same opinion of a call that is about this.
     #[must_use]
-    pub fn about(self, about: Option<Subject>) -> Self {
+    pub fn about(self, about: Option<CallSubject>) -> Self {
         Self { about, ..self }
     }
 
@@ -49,7 +49,7 @@ impl Judgement {
 
 /// What a call is about, as it was found when it was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Subject {
+pub enum CallSubject {
     /// A file, links followed.
     #[serde(rename = "file")]
     File {
@@ -99,7 +99,7 @@ impl Ruling {
         let why = own.question().map(|question| redactor.redacted(question.reason.clone()));
         let (kind, verdict) = (own.kind(), own.under(together(variant, worker)));
         let by = match verdict {
-            Verdict::Allow | Verdict::Block(_) => Some(DecidedBy::rule(kind, variant, worker)),
+            Verdict::Allow | Verdict::Block(_) | Verdict::Fail(_) => Some(DecidedBy::rule(kind, variant, worker)),
             Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) => None,
         };
         let record = JudgementRecord { verdict: kind, about, variant, worker, by, why, call: None, edited: None };
@@ -121,17 +121,20 @@ pub enum VerdictKind {
     AlwaysAsk,
     /// It does not run, whatever a rule says.
     Block,
+    /// It could not be judged, and so cannot run.
+    Fail,
 }
 
 impl Verdict {
     /// Of which sort it is.
-    pub fn kind(&self) -> VerdictKind {
+    pub(crate) fn kind(&self) -> VerdictKind {
         match self {
             Self::Allow => VerdictKind::Allow,
             Self::Ask(_) => VerdictKind::Ask,
             Self::AskAnyway(_) => VerdictKind::AskAnyway,
             Self::AlwaysAsk(_) => VerdictKind::AlwaysAsk,
             Self::Block(_) => VerdictKind::Block,
+            Self::Fail(_) => VerdictKind::Fail,
         }
     }
 }
@@ -165,7 +168,7 @@ impl DecidedBy {
     fn rule(own: VerdictKind, variant: Option<Rule>, worker: Option<Rule>) -> Self {
         let counts = |rule: Option<Rule>| match (own, rule) {
             (_, None) | (VerdictKind::Block, _) => false,
-            (VerdictKind::AskAnyway | VerdictKind::AlwaysAsk, rule) => rule == Some(Rule::Block),
+            (VerdictKind::AskAnyway | VerdictKind::AlwaysAsk | VerdictKind::Fail, rule) => rule == Some(Rule::Block),
             (VerdictKind::Allow | VerdictKind::Ask, Some(_)) => true,
         };
         match (counts(variant), counts(worker)) {
@@ -185,7 +188,7 @@ pub struct JudgementRecord {
     pub verdict: VerdictKind,
     /// What the call is about, beyond its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<Subject>,
+    pub about: Option<CallSubject>,
     /// What definitions around the toolset say about the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<Rule>,
@@ -303,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_is_short() {
-        let about = Some(Subject::File { name: "a.md".into(), root: "/p".into() });
+        let about = Some(CallSubject::File { name: "a.md".into(), root: "/p".into() });
         let judgement = Judgement::from(verdicts()[1].clone()).about(about).under(Some(Rule::Ask));
         let ruling = Ruling::recorded(judgement.ruled(Some(Rule::Allow)), &Redactor::default());
         let json = RawJson::of(&ruling.record);
@@ -312,7 +315,7 @@ mod tests {
             r#"{"verdict":"ask","about":{"file":{"name":"a.md","root":"/p"}},"variant":"ask","worker":"allow","by":"worker","why":"why"}"#
         );
         assert_eq!(json.to::<Option<Box<JudgementRecord>>>().unwrap(), ruling.record);
-        let words = Judgement::from(Verdict::Allow).about(Some(Subject::Words(vec!["ls".into(), "-l".into()])));
+        let words = Judgement::from(Verdict::Allow).about(Some(CallSubject::Words(vec!["ls".into(), "-l".into()])));
         let json = RawJson::of(&Ruling::recorded(words, &Redactor::default()).record);
         assert_eq!(json.get(), r#"{"verdict":"allow","about":{"words":["ls","-l"]},"by":"toolset"}"#);
     }

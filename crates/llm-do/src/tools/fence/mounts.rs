@@ -167,8 +167,12 @@ impl FenceRoot {
                 }
             }
         }
-        let mut read_only: Vec<&Path> = Vec::new();
+        let (mut read_only, mut covered): (Vec<&Path>, Vec<&Path>) = (Vec::new(), Vec::new());
         for ((_, path), how) in kept {
+            // Nothing of it is there to be kept any more, and not everybody may even look.
+            if covered.iter().any(|above| path.starts_with(above)) {
+                continue;
+            }
             let target = new(path);
             // What may be written is a mount of its own, so a mount above it does not protect what is in it.
             let is_parted = |above: &Path| {
@@ -206,6 +210,7 @@ impl FenceRoot {
                 // It is mounted read-only: a command could otherwise change its mode, as its owner, and lose what it
                 // writes there.
                 MountProtection::Hidden => {
+                    covered.push(path);
                     let nothing = if metadata.is_dir() { NO_DIRECTORY_PATH } else { NO_FILE_PATH };
                     mount_bind_recursive(nothing.make()?, &target).and_then(|()| remount_read_only(&target))
                 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{TryFutureExt, poll_immediate, try_join_all};
 
 use super::{Refusals, Slot, ToolPlane, retell};
 use crate::escape::visible_start;
@@ -45,11 +45,11 @@ enum CallDecision {
     Run(Permission),
     /// The model reads why.
     Refuse(String),
-    /// Nobody could answer the question, and it can be answered later.
+    /// No approver could answer the question, and it can be answered later.
     Wait(PendingQuestion),
 }
 
-/// Longer ones are read by nobody who has to agree to them.
+/// People who have to agree to longer ones do not read them.
 const LONGEST_ARGUMENTS: usize = 1024 * 1024;
 
 /// Where a call stands among those of its reply, and how often it was decided.
@@ -78,18 +78,25 @@ impl ToolPlane {
         first_rank: u64,
         cx: &CallContext<'_>,
     ) -> Result<Vec<DecisionOutcome>, Ending> {
-        let mut deciding = calls
-            .iter()
-            .enumerate()
-            .map(|(position, call)| self.decision_at(position, call, first_rank + position as u64, cx));
+        let rank = |position: usize| first_rank + position as u64;
         // Most replies have one call, which needs no room for others.
-        let decisions = match (deciding.next(), deciding.len()) {
-            (None, _) => Vec::new(),
-            (Some(only), 0) => vec![only.await?],
-            (Some(first), _) => try_join_all(std::iter::once(first).chain(deciding)).await?,
-        };
+        if let [call] = calls {
+            let decision = self.decision_at(0, call, rank(0), cx).await?;
+            return decision.map(|decided| vec![decided]).map_err(Ending::NeedsApproval);
+        }
+        let (mut decisions, mut waiting) = (Vec::with_capacity(calls.len()), Vec::new());
+        for (position, call) in calls.iter().enumerate() {
+            // Nearly every call is decided at once; what is not is boxed already, and waits beside the others.
+            let mut deciding = Box::pin(self.decision_at(position, call, rank(position), cx));
+            match poll_immediate(&mut deciding).await {
+                Some(decision) => decisions.push((position, decision?)),
+                None => waiting.push(deciding.map_ok(move |decision| (position, decision))),
+            }
+        }
+        decisions.extend(try_join_all(waiting).await?);
+        decisions.sort_unstable_by_key(|(position, _)| *position);
         let (mut decided, mut pending) = (Vec::with_capacity(calls.len()), Vec::new());
-        for decision in decisions {
+        for (_, decision) in decisions {
             match decision {
                 Ok(decision) => decided.push(decision),
                 Err(waits) => pending.extend(waits),
@@ -191,7 +198,7 @@ impl ToolPlane {
         Ok((decided, record))
     }
 
-    /// Nobody is there to answer: it waits if it can, whatever refusals do; else it is refused.
+    /// Without an approver: it waits if it can, whatever refusals do; else it is refused.
     fn unanswered(
         &self,
         call: &ToolCall,

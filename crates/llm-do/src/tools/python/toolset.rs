@@ -1,7 +1,7 @@
 //! A live toolset in the interpreter, as one call of an agent uses it.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,9 +35,6 @@ pub(crate) struct PythonTools {
     tools: Vec<PythonTool>,
     /// Calls whose code found out only while it ran that the approver has to agree.
     needing: Mutex<HashSet<(String, String)>>,
-    /// Calls that could not be judged, since Python had ended or has not made the toolset anew, and why. They must not
-    /// run, even if another interpreter is there by then.
-    hopeless: Mutex<HashMap<(String, String), String>>,
     closed: bool,
 }
 
@@ -96,14 +93,7 @@ impl PythonToolsetRequest {
 /// A single exported tool.
 pub(crate) fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
     let origin = PythonOrigin::Single(tool.name.clone());
-    PythonTools {
-        host,
-        origin,
-        tools: vec![tool],
-        needing: Mutex::default(),
-        hopeless: Mutex::default(),
-        closed: false,
-    }
+    PythonTools { host, origin, tools: vec![tool], needing: Mutex::default(), closed: false }
 }
 
 /// Makes a toolset for one call of an agent.
@@ -118,8 +108,8 @@ pub(crate) async fn open(
         None => {
             let made = PythonToolsetInstance { interpreter, instance: answer.instance };
             let (origin, tools) = (PythonOrigin::Made(making, tokio::sync::Mutex::new(made)), answer.tools);
-            let (needing, hopeless) = (Mutex::default(), Mutex::default());
-            OpenPythonToolset::Tools(Box::new(PythonTools { host, origin, tools, needing, hopeless, closed: false }))
+            let needing = Mutex::default();
+            OpenPythonToolset::Tools(Box::new(PythonTools { host, origin, tools, needing, closed: false }))
         }
         Some(built_in) => OpenPythonToolset::BuiltIn(built_in),
     })
@@ -179,16 +169,6 @@ impl PythonTools {
         !needing.is_empty() && needing.contains(&(tool.to_owned(), canonical(arguments)))
     }
 
-    fn hopeless(&self) -> MutexGuard<'_, HashMap<(String, String), String>> {
-        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Why a call must not run, if so.
-    fn hopelessness(&self, tool: &str, arguments: &RawJson) -> Option<String> {
-        let hopeless = self.hopeless();
-        if hopeless.is_empty() { None } else { hopeless.get(&(tool.to_owned(), canonical(arguments))).cloned() }
-    }
-
     /// Where its code lives now. A toolset that has ended with its interpreter is made anew by the next one.
     async fn place(&self) -> Result<(Arc<Interpreter>, Instance), String> {
         let live = self.host.live();
@@ -209,34 +189,22 @@ impl PythonTools {
         Ok((Arc::clone(&made.interpreter), Instance::Made(made.instance)))
     }
 
-    /// Asks the code what it thinks of a call; a person is only asked about arguments that fit.
+    /// Asks the code what it thinks of a call; a person is only asked about arguments that fit. A call that Python could
+    /// not judge, since it had ended or has not made the toolset anew, fails: it must not run, even if another interpreter
+    /// is there by then, and nobody is asked about it.
     async fn opinion(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Result<Verdict, String> {
-        let answer = match self.place().await {
-            Err(reason) => Err(reason),
-            Ok((interpreter, instance)) => {
-                let asked = Judging { instance, tool, arguments };
-                match interpreter.within("judge", asked, self.sight(tool), time_of(cx), cx).await {
-                    Ok(answer) => Ok(answer),
-                    Err(error) if interpreter.is_gone() => Err(error.to_string()),
-                    // A toolset that cannot say whether a call may run has not allowed it.
-                    Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
-                }
-            }
+        let (interpreter, instance) = match self.place().await {
+            Ok(place) => place,
+            Err(reason) => return Ok(Verdict::Fail(reason)),
         };
-        let opinion: Opinion = match answer {
-            Ok(answer) => {
-                let mut hopeless = self.hopeless();
-                if !hopeless.is_empty() {
-                    hopeless.remove(&(tool.to_owned(), canonical(arguments)));
-                }
-                answer.to().map_err(|error| error.to_string())?
-            }
-            // The approver is not asked about what cannot run, and the call says why.
-            Err(reason) => {
-                self.hopeless().insert((tool.to_owned(), canonical(arguments)), reason);
-                return Ok(Verdict::Allow);
-            }
+        let asked = Judging { instance, tool, arguments };
+        let answer = match interpreter.within("judge", asked, self.sight(tool), time_of(cx), cx).await {
+            Ok(answer) => answer,
+            Err(error) if interpreter.is_gone() => return Ok(Verdict::Fail(error.to_string())),
+            // A toolset that cannot say whether a call may run has not allowed it.
+            Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
         };
+        let opinion: Opinion = answer.to().map_err(|error| error.to_string())?;
         if let Some(violation) = opinion.invalid {
             return Err(violation);
         }
@@ -251,9 +219,6 @@ impl PythonTools {
     async fn run(&self, call: PermittedCall, cx: &CallContext<'_>) -> Result<Vec<Content>, ToolError> {
         let (tool, arguments) = (call.tool(), call.arguments());
         let is_allowed = self.tool(tool).is_some_and(|tool| tool.verdict == PythonVerdict::Allow);
-        if let Some(reason) = self.hopelessness(tool, arguments) {
-            return Err(ToolError::Failed(reason));
-        }
         let (interpreter, instance) = self.place().await.map_err(ToolError::Failed)?;
         let asked = PythonToolCall {
             call: Judging { instance, tool, arguments },

@@ -26,7 +26,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::approval::{Coverage, Judgement, PermittedCall, Question, Rule, Subject, Verdict, digest, together};
+use super::approval::{CallSubject, Coverage, Judgement, PermittedCall, Question, Rule, Verdict, digest, together};
 use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, FenceKind};
@@ -161,7 +161,7 @@ struct CommandJudgement<'s> {
 impl CommandJudgement<'_> {
     fn judgement(self, is_recorded: bool) -> Judgement {
         let Self { words, matched, verdict, .. } = self;
-        let about = is_recorded.then(|| Subject::Words(words.into_iter().map(|word| word.text).collect()));
+        let about = is_recorded.then(|| CallSubject::Words(words.into_iter().map(|word| word.text).collect()));
         let judgement = Judgement::from(verdict).about(about).ruled(matched.part.worker);
         matched.part.variants.iter().fold(judgement, |judgement, rule| judgement.under(Some(*rule)))
     }
@@ -428,7 +428,7 @@ impl Shell {
         let mut judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
         let own = std::mem::replace(&mut judged.verdict, Verdict::Allow);
         match &own.under(judged.matched.part.rule()) {
-            Verdict::Block(reason) => return Err(ToolError::failed(reason)),
+            Verdict::Block(reason) | Verdict::Fail(reason) => return Err(ToolError::failed(reason)),
             // What is there may have changed since it was judged: a link leads elsewhere, a file has become a secret, a
             // repository dangerous.
             verdict @ (Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question)) => {

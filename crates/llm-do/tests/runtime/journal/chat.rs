@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use llm_do::message::Message;
-use llm_do::runtime::{EntryCall, RestoredTurns};
+use llm_do::runtime::{EntryCall, Output, RestoredTurns};
 
 const TALK: &[(&str, &str)] =
     &[("main", "entry: true\ntools: [look, pay]\ntoolsets: [child]"), ("child", "tools: [pay]")];
@@ -39,8 +39,9 @@ async fn say(entry: &mut EntryCall<'_>, said: &str) -> String {
     text(entry.turn(said).await)
 }
 
-fn finished(finished: usize) -> RestoredTurns {
-    RestoredTurns { finished, unfinished: None }
+/// How many turns were finished, and what was said in one that was not.
+fn turns(restored: RestoredTurns) -> (usize, Option<Vec<Content>>) {
+    (restored.finished, restored.unfinished)
 }
 
 #[tokio::test]
@@ -61,7 +62,10 @@ async fn a_chat_goes_on_where_it_ended_and_nothing_is_asked_again() {
 
     let (runtime, mut heard) = desk.runtime(desk.resume());
     let mut entry = runtime.open_entry().await.unwrap();
-    assert_eq!(entry.restore().unwrap(), finished(3));
+    let restored = entry.restore().unwrap();
+    let last = restored.last.as_ref().unwrap();
+    assert_eq!((last.input.get(), &last.output), ("\"hello\"", &Output::Text("round 5".to_owned())));
+    assert_eq!(turns(restored), (3, None));
     assert_eq!((entry.history(), heard.facts()), (&history[..], facts), "the same history and events, in order");
     assert_eq!((runtime.usage().total.requests, desk.effects()), (requests, Vec::new()));
     assert_eq!(say(&mut entry, "hello").await, "round 6");
@@ -71,7 +75,7 @@ async fn a_chat_goes_on_where_it_ended_and_nothing_is_asked_again() {
     assert!(after.starts_with(&before) && after.contains("\"k\":\"main/t3/m0\""), "{after}");
     let (runtime, _heard) = desk.runtime(desk.resume());
     let mut entry = runtime.open_entry().await.unwrap();
-    assert_eq!((entry.restore().unwrap(), entry.history().len()), (finished(4), history.len() + 2));
+    assert_eq!((turns(entry.restore().unwrap()), entry.history().len()), ((4, None), history.len() + 2));
 }
 
 #[tokio::test]
@@ -117,7 +121,7 @@ async fn a_turn_that_was_cut_off_anywhere_is_finished_or_given_up() {
             assert!(desk.effects().len() <= all.len());
             let (runtime, _heard) = desk.runtime(desk.resume());
             let mut entry = runtime.open_entry().await.unwrap();
-            assert_eq!(entry.restore().unwrap(), finished(2), "after {lines} lines");
+            assert_eq!(turns(entry.restore().unwrap()), (2, None), "after {lines} lines");
         }
     }
 }
@@ -150,5 +154,5 @@ async fn a_history_from_elsewhere_is_checked_and_is_the_beginning_of_the_record(
     drop(runtime);
     let (runtime, _heard) = desk.runtime(desk.resume());
     let mut entry = runtime.open_entry().await.unwrap();
-    assert_eq!((entry.restore().unwrap(), entry.history()), (finished(1), &all[..]));
+    assert_eq!((turns(entry.restore().unwrap()), entry.history()), ((1, None), &all[..]));
 }

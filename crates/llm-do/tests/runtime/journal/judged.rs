@@ -3,7 +3,7 @@
 use super::*;
 use llm_do::journal::mac::{self, LineMac, SigningPurpose};
 use llm_do::runtime::judgements::{CallFate, JudgedCall, judged_calls};
-use llm_do::tools::approval::{ApprovalRequest, DecidedBy, KnownAnswers, Subject, VerdictKind};
+use llm_do::tools::approval::{ApprovalRequest, CallSubject, DecidedBy, KnownAnswers, VerdictKind};
 
 fn calls(desk: &Desk) -> Vec<JudgedCall> {
     judged_calls(&file::read(&desk.journal(), Some(&key())).unwrap()).collect()
@@ -59,32 +59,32 @@ fn config(approvals: Approvals) -> RuntimeConfig {
 
 #[tokio::test]
 async fn every_call_that_was_judged_says_how_and_by_whom() {
+    use CallFate::{Ran as HasRun, Refused};
+    use DecidedBy::{Person, Toolset, Variant, Worker};
+    use VerdictKind::{Allow, Ask, AskAnyway};
     let desk = desk();
     let (approvals, _) = person(Answer::Once);
     desk.run_with(project(&desk), config(approvals), desk.create()).await.said();
     let calls = calls(&desk);
     let root = desk.files.path().canonicalize().unwrap().to_string_lossy().into_owned();
-    let file = |name: &str| Some(Subject::File { name: name.to_owned(), root: root.clone() });
-    let words = Some(Subject::Words(vec!["ls".to_owned(), "link.md".to_owned()]));
+    let file = |name: &str| Some(CallSubject::File { name: name.to_owned(), root: root.clone() });
+    let words = Some(CallSubject::Words(vec!["ls".to_owned(), "link.md".to_owned()]));
     let reads: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "read_file").collect();
     let looks: Vec<&JudgedCall> = calls.iter().filter(|call| call.tool == "look").collect();
-    use CallFate::{Ran, Refused};
-    use DecidedBy::{Person, Toolset, Variant, Worker};
-    use VerdictKind::{Allow, Ask, AskAnyway};
     for (found, verdict, about, by, fate) in [
-        (call(&calls, "child"), Allow, None, Toolset, Ran),
-        (call(&calls, "charge"), Ask, None, Person, Ran),
-        (reads[0], Allow, file("real.md"), Toolset, Ran),
-        (reads[1], AskAnyway, file(".env"), Person, Ran),
-        (call(&calls, "write_file"), Ask, file("new.md"), Worker, Ran),
-        (call(&calls, "list_files"), Allow, file(""), Toolset, Ran),
-        (call(&calls, "notes_write_file"), Ask, file("b.md"), Worker, Ran),
+        (call(&calls, "child"), Allow, None, Toolset, HasRun),
+        (call(&calls, "charge"), Ask, None, Person, HasRun),
+        (reads[0], Allow, file("real.md"), Toolset, HasRun),
+        (reads[1], AskAnyway, file(".env"), Person, HasRun),
+        (call(&calls, "write_file"), Ask, file("new.md"), Worker, HasRun),
+        (call(&calls, "list_files"), Allow, file(""), Toolset, HasRun),
+        (call(&calls, "notes_write_file"), Ask, file("b.md"), Worker, HasRun),
         (call(&calls, "notes_read_file"), Allow, file("b.md"), Variant, Refused),
-        (call(&calls, "shell"), Allow, words, Toolset, Ran),
+        (call(&calls, "shell"), Allow, words, Toolset, HasRun),
         (call(&calls, "pay"), Allow, None, Worker, Refused),
-        (call(&calls, "spend"), Allow, None, Toolset, Ran),
-        (looks[0], Allow, None, Toolset, Ran),
-        (looks[1], Allow, None, Toolset, Ran),
+        (call(&calls, "spend"), Allow, None, Toolset, HasRun),
+        (looks[0], Allow, None, Toolset, HasRun),
+        (looks[1], Allow, None, Toolset, HasRun),
     ] {
         let JudgedCall { tool, judgement, .. } = found;
         assert_eq!((judgement.verdict, &judgement.about), (verdict, &about), "{tool}");
