@@ -675,7 +675,7 @@ pub struct CompletionsArgs {
 }
 
 /// A time in seconds, or with a unit.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let unit = match text.chars().next_back() {
         Some('s') => Some(1.0),
         Some('m') => Some(60.0),

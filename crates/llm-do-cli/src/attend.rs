@@ -428,6 +428,7 @@ fn listen(format: RunFormat, view: View) -> ListenPlan {
             Verbosity::Messages => Some(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => None,
         },
+        history: Vec::new(),
         answering: Some(remedy::approving),
     }
 }

@@ -4,12 +4,12 @@ mod check;
 pub mod check_report;
 mod costs;
 mod foreign;
-mod inbox;
+pub mod inbox;
 mod models;
 mod new;
 mod once;
 pub mod resume;
-mod runs;
+pub mod runs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

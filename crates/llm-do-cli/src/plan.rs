@@ -18,6 +18,7 @@ use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
 use llm_do_launch::keep::{KeepNeed, KeepPlan};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
+use llm_do_launch::program_terms::ProgramTerms;
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::record::{Author, LaunchOverrides, ModelWordsError, chosen_models, is_amount};
 use llm_do_launch::rehearsal::RehearsedRequest;
@@ -86,6 +87,7 @@ pub fn launch(models: ModelChoices) -> Launch {
         created: WorkerDefaults::default(),
         own_files: Vec::new(),
         purpose: Purpose::Answer,
+        terms: ProgramTerms::default(),
     }
 }
 
@@ -159,7 +161,7 @@ pub enum Stdin {
 
 pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Result<RunPlan, Failure> {
     let output = if args.dry_run { dry_output(&args.conduct, environment) } else { output(&args.conduct, environment) };
-    let LaunchOverrides { models, python, policy, fence, own_files } =
+    let LaunchOverrides { models, python, policy, fence, own_files, .. } =
         overrides(&args.conduct, &WorkingDirectory::of_process(), environment, settings)?;
     let conduct = Conduct {
         talk: talk(&args, environment),
@@ -240,11 +242,13 @@ pub fn overrides(
         policy,
         fence: fencing::config(args.fence.map(FenceChoice::from), variables, config, remedy::WORDING)?,
         own_files: typed_output(args, directory)?.into_iter().collect(),
+        terms: ProgramTerms::default(),
+        created: None,
     })
 }
 
 /// Scripts that are named now are relative to where the user is, those of the run to where it was started.
-fn import_script(model: &mut ModelName, directory: &WorkingDirectory) -> Result<(), Failure> {
+pub fn import_script(model: &mut ModelName, directory: &WorkingDirectory) -> Result<(), Failure> {
     if model.provider == "scripted" {
         let script = directory
             .import(&model.model)

@@ -1,11 +1,13 @@
 //! `llm-do serve --stdio`: llm-do for other programs. JSON-RPC 2.0, one message per line, both ways.
 
 mod calls;
+mod keeping;
 mod offer;
 mod opening;
 mod order;
 mod protocol;
 mod questions;
+mod runs;
 mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,12 +163,19 @@ impl Desk {
                 self.scopes().get(&scope).ok_or_else(|| no_scope(scope))?;
                 Ok(json(&CancelResult { cancelled: self.cancel(scope) }))
             }
+            "runs.list" => runs::list(&read(method, params)?, &self.environment),
+            "runs.show" => runs::show(&read(method, params)?, &self.environment),
+            "runs.fork" => runs::fork(read(method, params)?, &self.environment),
+            "runs.cancel" => runs::cancel(&read(method, params)?, &self.environment),
+            "questions.list" => runs::questions(read(method, params)?, &self.environment),
+            "questions.answer" => runs::answer(read(method, params)?, &self.environment).await,
             "create" => create(read(method, params)?, &self.environment).map(|created| json(&created)),
             "definition" => opening::definition(&read(method, params)?, &self.environment).map(|told| json(&told)),
             unknown => Err(RpcError::told(
                 code::METHOD_NOT_FOUND,
                 format!(
-                    "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, {}",
+                    "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, runs.list, \
+                     runs.show, runs.fork, runs.cancel, questions.list, questions.answer, {}",
                     rpc::METHODS.join(", ")
                 ),
             )),
@@ -179,10 +188,10 @@ impl Desk {
         let seat = Arc::clone(&self.seats).try_acquire_owned().map_err(busy)?;
         let number = self.number(open.scope)?;
         let ready = Box::pin(opening::prepare(open, number, &self.client, &self.calls, &self.environment)).await?;
-        let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
-        let (agent, model, run) = (ready.agent, ready.model, opened.run_id().to_owned());
+        let (opened, continued) = Scope::open(number, ready.prepared, self.client.clone()).await?;
+        let (agent, model, run, kept) = (ready.agent, ready.model, opened.run_id().to_owned(), ready.is_kept);
         self.scopes().insert(number, SeatedScope { scope: opened, _seat: seat });
-        Ok(OpenResult { scope: number, agent, model, run })
+        Ok(OpenResult { scope: number, agent, model, run, kept, continued })
     }
 
     /// A number for a scope: events of it may come before the answer that would tell one, so a client may choose it. None
@@ -198,12 +207,22 @@ impl Desk {
     }
 
     async fn turn(&self, turn: Turn) -> Result<RawJson, RpcError> {
-        let Turn { scope, input, attachments } = turn;
+        let Turn { scope, input, attachments, finish } = turn;
         let answered = {
             let mut scopes = self.scopes();
             let open = &mut scopes.get_mut(&scope).ok_or_else(|| no_scope(scope))?.scope;
-            let input = given(input, &attachments, open.default_input())?;
-            open.turn(input)?
+            if finish {
+                if input.is_some() || !attachments.is_empty() {
+                    return Err(Failure::usage(
+                        "`finish` goes on with what was said: leave out `input` and `attachments`",
+                    )
+                    .into());
+                }
+                open.finish()?
+            } else {
+                let input = given(input, &attachments, open.default_input())?;
+                open.turn(input)?
+            }
         };
         let gone = || Failure::failed("the scope was closed").into();
         answered.await.unwrap_or_else(|_| Err(gone())).map(|turned| json(&turned))
@@ -211,7 +230,7 @@ impl Desk {
 
     async fn close(&self, OfScope { scope }: OfScope) -> Result<RawJson, RpcError> {
         let open = self.scopes().remove(&scope).ok_or_else(|| no_scope(scope))?;
-        let closed = open.scope.close(None).await;
+        let closed = open.scope.close().await;
         closed.map(|closed| json(&closed)).ok_or_else(|| Failure::failed("the call ended before it was closed").into())
     }
 

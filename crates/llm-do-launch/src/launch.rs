@@ -8,6 +8,7 @@ use llm_do::escape::visible_lines;
 use llm_do::events::MessageLog;
 use llm_do::fence::FenceConfig;
 use llm_do::program::{Code, Entry, Survey, Typing};
+use llm_do::providers::ModelFallback;
 use llm_do::questions::{AnswerDesk, QuestionBroker, QuestionUpdates};
 use llm_do::records::{RunKind, run_id};
 use llm_do::runs::{OutsideCaller, UnknownPrices};
@@ -15,8 +16,8 @@ use llm_do::store::desk::RunAnswers;
 use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
-    Answer, ApprovalRequest, Approvals, Approver, Input, Journal, Limits, Listen, ModelChoices, ModelName, Models,
-    Program, Project, Runtime, RuntimeConfig, WorkingDirectory,
+    Answer, ApprovalRequest, Approvals, Approver, Input, Journal, Limits, Listen, Message, ModelChoices, ModelName,
+    Models, Program, Project, Runtime, RuntimeConfig, WorkingDirectory,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use crate::error::LaunchError;
 use crate::keep::{KeepPlan, RunKeeper, RunSubject};
 use crate::notify::{AnswerWording, Notifier};
+use crate::program_terms::{ProgramTerms, ruled, with_creation_defaults};
 use crate::python::PythonPlan;
 use crate::record::{RunHeader, RunRecord};
 use crate::rehearsal::RehearsedRequest;
@@ -53,6 +55,8 @@ pub struct Launch {
     /// Files that the front end itself writes, relative to the directory: no tool changes them without a question.
     pub own_files: Vec<PathBuf>,
     pub purpose: Purpose,
+    /// What a program decided that holds the run.
+    pub terms: ProgramTerms,
 }
 
 /// What counts before the project's own policy.
@@ -118,6 +122,7 @@ impl Launch {
 
     /// The same, of a project that is there already, such as one that a program gives as values.
     pub fn survey_project(mut self, project: Project, settings: &Arc<Settings>) -> Result<SurveyedLaunch, LaunchError> {
+        self.offer_model()?;
         read_scripts(&mut self.models, &self.directory)?;
         let project = match self.entry.as_deref() {
             Some(entry) => project.with_created(entry),
@@ -125,6 +130,20 @@ impl Launch {
         };
         let surveyed = project.surveyed(&self.models, self.entry.as_deref()).map_err(LaunchError::Project)?;
         Ok(SurveyedLaunch { launch: self, settings: Arc::clone(settings), surveyed })
+    }
+}
+
+impl Launch {
+    /// The model that a program gives to agents without one is a fallback, which no agent need use: a program that gives it
+    /// to every call need not know which agents have a model of their own.
+    fn offer_model(&mut self) -> Result<(), LaunchError> {
+        let Some(text) = &self.terms.model else { return Ok(()) };
+        let model = ModelName::parse(text).map_err(|error| {
+            LaunchError::usage(format!("`model`: {error}"))
+                .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
+        })?;
+        self.models.fallbacks.insert(0, ModelFallback { model, label: "`model`".to_owned() });
+        Ok(())
     }
 }
 
@@ -253,6 +272,8 @@ impl TrustedLaunch {
     pub async fn link(self) -> Result<LinkedLaunch, LaunchError> {
         fencing::open_declared(&self.trusted, &self.launch.fence)?;
         let linked = self.start_python().await?.link_without_python();
+        let (terms, created) = (linked.launch.terms.clone(), linked.launch.created.clone());
+        let linked = linked.adapted(|program| with_creation_defaults(ruled(program, &terms.tool_rules)?, &created))?;
         if linked.program().registry.python.is_some() {
             linked.program().find_endpoints().await.map_err(LaunchError::usage)?;
         }
@@ -438,6 +459,8 @@ pub struct ListenPlan {
     pub pace: Option<Arc<dyn SessionPace>>,
     /// Whoever keeps the messages.
     pub log: Option<Arc<dyn MessageLog>>,
+    /// What was said elsewhere, which the conversation begins with.
+    pub history: Vec<Message>,
     /// How a question is answered from elsewhere, in the words of the front end.
     pub answering: Option<AnswerWording>,
 }
@@ -473,8 +496,10 @@ impl ReadyRun {
             Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
-        let ListenPlan { report, caller, pace, answering, .. } = listen;
+        let ListenPlan { report, caller, pace, answering, history, .. } = listen;
         let notifier = notifier.map(|notifier| Arc::new(notifier.worded(answering)));
-        Session::start(SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores })
+        let parts =
+            SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores, history };
+        Session::start(parts)
     }
 }

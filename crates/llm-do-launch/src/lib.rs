@@ -12,6 +12,7 @@ mod key_command;
 pub mod launch;
 pub mod notify;
 pub mod open_run;
+pub mod program_terms;
 pub mod providers;
 pub mod python;
 pub mod question;

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::LaunchError;
 use crate::keep::RunKeeper;
 use crate::launch::{Launch, PolicyOverrides, Purpose};
+use crate::program_terms::ProgramTerms;
 use crate::python::PythonPlan;
 use crate::state::StateDirectory;
 use crate::tools::ToolOffer;
@@ -67,6 +68,21 @@ pub struct LaunchRecord {
     /// Whether each step is on the disk before the next one.
     #[serde(default)]
     pub durable: bool,
+    /// Limits that only programs and manifests set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_input_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<f64>,
+    /// What a program that held the run decided.
+    #[serde(default, skip_serializing_if = "ProgramTerms::is_empty")]
+    pub terms: ProgramTerms,
+    /// What agents get that the run creates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<WorkerDefaults>,
 }
 
 /// What is decided anew about a run that goes on. Where it says nothing, the record does.
@@ -79,6 +95,8 @@ pub struct LaunchOverrides {
     pub fence: FenceConfig,
     /// Relative to the directory of the run.
     pub own_files: Vec<PathBuf>,
+    pub terms: ProgramTerms,
+    pub created: Option<WorkerDefaults>,
 }
 
 impl LaunchRecord {
@@ -99,6 +117,12 @@ impl LaunchRecord {
             max_depth: *max_depth,
             python: launch.python.named().map(Path::to_owned),
             durable: false,
+            max_tool_calls: limits.max_tool_calls,
+            max_input_tokens: limits.max_input_tokens,
+            max_output_tokens: limits.max_output_tokens,
+            timeout_seconds: limits.timeout_seconds,
+            terms: launch.terms.clone(),
+            created: Some(launch.created.clone()).filter(|created| *created != WorkerDefaults::default()),
         }
     }
 
@@ -109,7 +133,7 @@ impl LaunchRecord {
         directory: WorkingDirectory,
         overrides: LaunchOverrides,
     ) -> Result<Launch, LaunchError> {
-        let LaunchOverrides { models, python, policy, fence, own_files } = overrides;
+        let LaunchOverrides { models, python, policy, fence, own_files, terms, created } = overrides;
         let policy = self.policy(&policy);
         if !is_amount(policy.limits.max_cost_usd) {
             return Err(LaunchError::usage("the limit of the run's cost is not an amount"));
@@ -130,14 +154,22 @@ impl LaunchRecord {
             policy,
             entry: self.agent,
             fence,
-            created: WorkerDefaults::default(),
+            created: created.or(self.created).unwrap_or_default(),
             own_files,
             purpose: Purpose::Answer,
+            terms: terms.or(&self.terms),
         })
     }
 
     fn policy(&self, anew: &PolicyOverrides) -> PolicyOverrides {
-        let recorded = Limits { max_requests: self.max_requests, max_cost_usd: self.max_cost_usd, ..Limits::default() };
+        let recorded = Limits {
+            max_requests: self.max_requests,
+            max_tool_calls: self.max_tool_calls,
+            max_input_tokens: self.max_input_tokens,
+            max_output_tokens: self.max_output_tokens,
+            max_cost_usd: self.max_cost_usd,
+            timeout_seconds: self.timeout_seconds,
+        };
         let is_allowed = self.allow_unknown_prices || anew.unknown_prices == UnknownPrices::Allowed;
         PolicyOverrides {
             approval_mode: anew.approval_mode.or(self.reject_all.then_some(ApprovalMode::RejectAll)),
@@ -395,6 +427,7 @@ mod tests {
             created: WorkerDefaults::default(),
             own_files: Vec::new(),
             purpose: Purpose::Answer,
+            terms: ProgramTerms::default(),
         }
     }
 
@@ -406,6 +439,8 @@ mod tests {
             policy: PolicyOverrides::default(),
             fence: FenceConfig::default(),
             own_files: Vec::new(),
+            terms: ProgramTerms::default(),
+            created: None,
         }
     }
 

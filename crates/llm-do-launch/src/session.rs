@@ -59,6 +59,8 @@ pub struct SessionParts {
     pub notifier: Option<Arc<Notifier>>,
     /// Whether the turns that the record has are taken over when the call is opened.
     pub restores: bool,
+    /// What was said elsewhere, which the conversation begins with.
+    pub history: Vec<Message>,
 }
 
 /// How much is told of the end of a turn.
@@ -79,13 +81,15 @@ pub trait SessionPace: Send + Sync {
 impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
-        let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores } = parts;
+        let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores, history } =
+            parts;
         let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
         let (results, heard) = mpsc::unbounded_channel();
         let (own, keeping, telling) = (Arc::clone(&runtime), keeper.clone(), notifier.clone());
-        let worker = Worker { runtime: own, caller, report, results, keeper: keeping, notifier: telling, restores };
+        let worker =
+            Worker { runtime: own, caller, report, results, keeper: keeping, notifier: telling, restores, history };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
         let notifier = notifier.map(|notifier| (notifier, questions.clone()));
@@ -158,10 +162,19 @@ pub enum Update<'a> {
     /// What a person should know about answers that do not count.
     Note(String),
     /// The call is open, with what was taken over from a record.
-    Opened(Result<RestoredTurns, RunError>),
+    Opened(Result<OpenedCall, RunError>),
     TurnEnded(TurnResult),
     /// The last one.
     Closed(CloseResult),
+}
+
+/// A call that is open.
+#[derive(Debug, Default)]
+pub struct OpenedCall {
+    /// What was taken over from a record.
+    pub restored: RestoredTurns,
+    /// What was said so far; nothing unless the whole is reported.
+    pub messages: Vec<Message>,
 }
 
 /// How a turn ended.
@@ -191,7 +204,7 @@ pub struct CloseResult {
 }
 
 enum WorkerReport {
-    Opened(Result<RestoredTurns, RunError>),
+    Opened(Result<OpenedCall, RunError>),
     TurnEnded(Box<TurnResult>),
     Closed(CloseResult),
 }
@@ -279,6 +292,7 @@ struct Worker {
     keeper: Option<Arc<RunKeeper>>,
     notifier: Option<Arc<Notifier>>,
     restores: bool,
+    history: Vec<Message>,
 }
 
 impl Worker {
@@ -290,7 +304,13 @@ impl Worker {
             match order {
                 SessionCommand::Open => {
                     let opened = match guarded(self.opened(&mut call)).await {
-                        Ok(opened) => opened.map(|(_, restored)| restored),
+                        Ok(opened) => opened.map(|(call, restored)| {
+                            let messages = match self.report {
+                                TurnReport::Answer => Vec::new(),
+                                TurnReport::Whole => call.history().to_vec(),
+                            };
+                            OpenedCall { restored, messages }
+                        }),
                         Err(error) => Err(error),
                     };
                     last = opened.as_ref().map(drop).map_err(RunError::clone);
@@ -336,6 +356,9 @@ impl Worker {
         }
         let mut opened = self.runtime.open_entry_for(self.caller.as_ref()).await?;
         let restored = if self.restores { opened.restore()? } else { RestoredTurns::default() };
+        if !self.history.is_empty() {
+            opened.begin_with(self.history.clone()).await?;
+        }
         Ok((call.insert(opened), restored))
     }
 

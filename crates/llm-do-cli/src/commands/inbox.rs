@@ -47,7 +47,8 @@ fn show(environment: &Environment, args: &InboxShowArgs) -> Result<(), Failure> 
     console::print(&if args.json { json::lines(&row(&waiting)) } else { shown(&waiting, styles) })
 }
 
-fn opened(environment: &Environment) -> Result<Inbox, Failure> {
+/// The questions of all runs that are kept.
+pub fn opened(environment: &Environment) -> Result<Inbox, Failure> {
     let store = environment.settings()?.state.runs()?;
     store.map(Inbox::of).map_err(|reason| Failure::usage(format!("no runs are kept here: {reason}")))
 }
@@ -167,14 +168,15 @@ fn edited(environment: &Environment, waiting: &WaitingQuestion) -> Result<RawJso
     edited.map_err(unedited)
 }
 
-fn found(inbox: &mut Inbox, typed: &str) -> Result<WaitingQuestion, Failure> {
+/// The open question that is meant.
+pub fn found(inbox: &mut Inbox, typed: &str) -> Result<WaitingQuestion, Failure> {
     let found = inbox.find(typed).map_err(unfound);
     tell_troubles(inbox);
     found
 }
 
 /// Why no question was found, in words.
-fn unfound(error: InboxError) -> Failure {
+pub fn unfound(error: InboxError) -> Failure {
     const LIST: &str = "`llm-do inbox` lists those that are open";
     let failure = Failure::usage(visible(&error.to_string()));
     match error {
@@ -191,7 +193,8 @@ fn unfound(error: InboxError) -> Failure {
     }
 }
 
-fn unanswered(waiting: &WaitingQuestion, error: AnswerWriteError) -> Failure {
+/// Why an answer does not count, in words.
+pub fn unanswered(waiting: &WaitingQuestion, error: AnswerWriteError) -> Failure {
     match error {
         AnswerWriteError::AlreadyAnswered(first) => answered(&waiting.name(), &first),
         error => Failure::failed(error.to_string()),
@@ -211,7 +214,8 @@ fn shown(waiting: &WaitingQuestion, styles: Styles) -> String {
     lines.concat()
 }
 
-fn row(waiting: &WaitingQuestion) -> Value {
+/// A question as JSON.
+pub fn row(waiting: &WaitingQuestion) -> Value {
     let WaitingQuestion { run, project, asked_at, question, .. } = waiting;
     let mut row = json!({"run": run, "project": project, "question": short_id(&question.id), "asked_at": asked_at});
     if let (Some(row), Ok(Value::Object(mut of_question))) = (row.as_object_mut(), serde_json::to_value(question)) {

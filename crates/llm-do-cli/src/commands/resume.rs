@@ -151,6 +151,15 @@ fn go_on(
 ) -> Result<ResumedRun, Failure> {
     let open = open.reached_from(&directory);
     let RunHeader { project, flags, files, .. } = open.header.clone();
+    if !flags.terms.given.is_empty() {
+        let given: Vec<&str> = flags.terms.given.iter().map(String::as_str).collect();
+        return Err(Failure::usage(format!(
+            "`{}` belongs to a program, which gave it what is not kept: {}",
+            open.header.run,
+            visible(&given.join(", "))
+        ))
+        .hint("that program goes on with it: `open` with `continue`, or `resume_run` in Python"));
+    }
     let tells_notes = conduct.output.view.tells_notes();
     let durability = flags.durable.then_some(Durability::Synced);
     let plan = RunPlan { launch: flags.launch(project, directory, overrides)?, conduct };
@@ -270,7 +279,7 @@ impl Decisions {
 }
 
 /// The digest of the one question that waits and begins with what was typed.
-fn whole_id<'a>(typed: &str, waiting: &'a [PendingQuestion]) -> Result<&'a str, Failure> {
+pub fn whole_id<'a>(typed: &str, waiting: &'a [PendingQuestion]) -> Result<&'a str, Failure> {
     let ids = || waiting.iter().map(|pending| pending.id.as_str());
     let mut meant = ids().filter(|id| typed.len() >= SHORT_ID && id.starts_with(typed));
     match (meant.next(), meant.next()) {

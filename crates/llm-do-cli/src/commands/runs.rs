@@ -13,15 +13,16 @@ mod tree;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use llm_do::RawJson;
 use llm_do::records::StateKey;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
-use llm_do_launch::kept_runs::project_of;
+use llm_do_launch::kept_runs::{ForkChanges, ForkedRun, project_of};
 use llm_do_launch::open_run::RunPlace;
 use llm_do_launch::settings::Settings;
 
-use crate::args::{NamedRunArgs, RunsArgs, RunsCommand};
+use crate::args::{ListRunsArgs, NamedRunArgs, RunsArgs, RunsCommand};
 use crate::console;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -95,15 +96,57 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The runs that are wanted, the newest first, each as it is now.
+pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<'static>>, Failure> {
+    list::listed(args, settings)
+}
+
+/// The run that is meant.
+pub fn id_of(typed: &str, settings: &Settings) -> Result<RunId, Failure> {
+    NamedRun::find(typed, settings).map(|named| *named.id())
+}
+
+/// All that is known of a run, as `runs show --json` has it.
+pub fn shown(typed: &str, with_messages: bool, settings: &Settings) -> Result<RawJson, Failure> {
+    show::shown(typed, with_messages, settings).map(|shown| RawJson::of(&shown))
+}
+
+/// A new run that begins as this one did.
+pub fn forked(typed: &str, changes: ForkChanges, settings: &Settings) -> Result<ForkedRun, Failure> {
+    fork::forked(typed, changes, settings).map(|(_, forked)| forked)
+}
+
+/// What became of a run that was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelOutcome {
+    /// The process that runs it was asked to end its turn.
+    Asked(RunId),
+    /// No process runs it: it is marked as stopped.
+    Marked(RunId),
+    /// It was stopped before.
+    Stopped(RunId),
+}
+
 fn cancel(args: &NamedRunArgs, settings: &Settings) -> Result<(), Failure> {
-    let named = NamedRun::find(&args.run, settings)?;
+    console::print(&match cancelled(&args.run, settings)? {
+        CancelOutcome::Asked(id) => format!("the process that runs {id} was asked to end its turn\n"),
+        CancelOutcome::Marked(id) => {
+            format!("no process runs {id}: it is marked as stopped, and `llm-do resume {id}` still goes on\n")
+        }
+        CancelOutcome::Stopped(id) => format!("{id} is stopped already, and no process runs it\n"),
+    })
+}
+
+/// Ends a run that another process may be running.
+pub fn cancelled(typed: &str, settings: &Settings) -> Result<CancelOutcome, Failure> {
+    let named = NamedRun::find(typed, settings)?;
     let (store, id) = (&named.store, *named.id());
     let failed = |error: std::io::Error| Failure::failed(format!("the run `{id}` cannot be cancelled: {error}"));
     match named.line.state {
         RunState::Running => {
             store.request_cancel(&id).map_err(failed)?;
             if store.is_running(&id).map_err(failed)? {
-                return console::print(&format!("the process that runs {id} was asked to end its turn\n"));
+                return Ok(CancelOutcome::Asked(id));
             }
             // It ended by itself meanwhile: whoever goes on with it later must not be stopped by this.
             store.clear_cancel(&id).map_err(failed)?;
@@ -120,16 +163,16 @@ fn cancel(args: &NamedRunArgs, settings: &Settings) -> Result<(), Failure> {
 }
 
 /// There is nothing left to cancel.
-fn ended(named: &NamedRun) -> Result<(), Failure> {
+fn ended(named: &NamedRun) -> Result<CancelOutcome, Failure> {
     match named.line.state {
-        RunState::Stopped => console::print(&format!("{} is stopped already, and no process runs it\n", named.id())),
+        RunState::Stopped => Ok(CancelOutcome::Stopped(*named.id())),
         _ => Err(Failure::usage(format!("the run `{}` is done", named.id())).hint("nothing was changed")),
     }
 }
 
-fn mark(named: &NamedRun, settings: &Settings) -> Result<(), Failure> {
+fn mark(named: &NamedRun, settings: &Settings) -> Result<CancelOutcome, Failure> {
     let (id, by) = (named.id(), Some(settings.variables.user()));
     let marked = named.store.mark_stopped(id, llm_do_launch::keep::EndReason::Cancelled.name(), by, &project_of);
     marked.map_err(|error| damaged(id, &error.to_string()))?;
-    console::print(&format!("no process runs {id}: it is marked as stopped, and `llm-do resume {id}` still goes on\n"))
+    Ok(CancelOutcome::Marked(*id))
 }

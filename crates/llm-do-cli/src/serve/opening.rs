@@ -1,31 +1,35 @@
 //! From the parameters of `open` to a call that can be opened: what `run` does with its flags, without a terminal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
-use llm_do::program::{AllowWorkers, DoubtfulRule, Entry, EntryFunction, Fallback, ToolsetUse};
-use llm_do::providers::{ModelFallback, provider};
+use llm_do::program::{AllowWorkers, Entry, EntryFunction, ToolsetUse};
+use llm_do::providers::provider;
 use llm_do::python::PythonEndpoint;
 use llm_do::rpc::{Connection, RpcError};
 use llm_do::runs::OutsideCaller;
-use llm_do::{FunctionEntry, Limits, Listen, ModelName, Program, Project, RawJson, Secret, names};
+use llm_do::{FunctionEntry, Limits, Listen, ModelName, Program, Project, RawJson, Secret, WorkingDirectory, names};
 use llm_do_launch::config::{Config, ProviderConfig, ProviderKind};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::fencing;
-use llm_do_launch::launch::{Launch, ListenPlan, PolicyOverrides, Record, SurveyedLaunch, TrustedLaunch};
+use llm_do_launch::launch::{Launch, ListenPlan, PolicyOverrides, Resumption, SurveyedLaunch, TrustedLaunch};
+use llm_do_launch::open_run::OpenRun;
+use llm_do_launch::program_terms::{ProgramTerms, ToolRule};
 use llm_do_launch::python::PythonPlan;
+use llm_do_launch::record::{LaunchOverrides, LaunchRecord};
 use llm_do_launch::session::TurnReport;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::trust::{Standing, TrustAnswers};
 
 use super::calls::{ClientCaller, ClientCalls};
+use super::keeping::{self, Recording};
 use super::offer;
 use super::order::EventBarrier;
 use super::protocol::{
-    CallerParam, ClientOffer, Definition, ErrorData, EventSelection, OfAgent, Open, PolicyReport, RuleReport, ToolRule,
+    CallerParam, ClientOffer, Definition, ErrorData, EventSelection, OfAgent, Open, PolicyReport, RuleReport,
 };
 use super::questions::{ClientApprover, Trouble};
 use super::scope::PreparedScope;
@@ -39,6 +43,7 @@ pub struct Ready {
     pub prepared: PreparedScope,
     pub agent: String,
     pub model: Option<String>,
+    pub is_kept: bool,
 }
 
 pub async fn prepare(
@@ -49,6 +54,8 @@ pub async fn prepare(
     environment: &Environment,
 ) -> Result<Ready, RpcError> {
     open.limits.check()?;
+    keeping::check(&open)?;
+    let given = keeping::given(&open);
     let offered = ClientOffer {
         tools: std::mem::take(&mut open.tools),
         toolsets: std::mem::take(&mut open.toolsets),
@@ -61,26 +68,28 @@ pub async fn prepare(
     let mut settings = environment.settings()?;
     add_providers(&mut settings.config, std::mem::take(&mut open.providers), environment)?;
     let settings = Arc::new(settings);
-    let mut launch = launch(&open, environment, &settings)?;
-    launch.created = WorkerDefaults::from(std::mem::take(&mut open.creation_defaults));
-    let creation_defaults = launch.created.clone();
+    let continued = keeping::continued(&open, &given, &settings)?;
+    let launch = launch(&mut open, given, continued.as_ref(), environment, &settings)?;
+    let rules = launch.terms.tool_rules.clone();
     let project = project(&open, &offered, &caller, &launch)?;
     let surveyed = launch.survey_project(project, &settings).map_err(Failure::from)?;
     let outside = open.caller.as_ref().map(|caller| allowed(caller, surveyed.program())).transpose()?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
     let trusted = Box::pin(settle_trust(&open, surveyed, environment)).await?;
-    let linked = Box::pin(trusted.link()).await.map_err(Failure::from)?.adapted(|program| {
-        let program = ruled(entered(program, function), &open.tool_rules)?;
-        with_creation_defaults(program, &creation_defaults)
-    })?;
+    let linked = Box::pin(trusted.link()).await.map_err(Failure::from)?;
+    let linked = linked.adapted(|program| Ok::<_, Failure>(entered(program, function)))?;
     let (agent, model) = entry(linked.program());
-    let ready = linked.ready(Record::Ephemeral, None).map_err(Failure::from)?;
+    let Recording { record, known, prior } = keeping::recording(&mut open, &linked, continued, &settings)?;
+    let ready = linked.ready(record, known).map_err(Failure::from)?;
+    let is_kept = matches!(ready.resumption(), Some(Resumption::Run(_)));
     let trouble = Trouble::default();
     let asking = ClientApprover {
         scope,
         connection: client.clone(),
-        descriptions: descriptions(open.tool_rules),
+        descriptions: descriptions(rules),
         trouble: trouble.clone(),
+        is_kept,
+        open: Arc::default(),
     };
     let hearing = match open.events {
         EventSelection::All => Listen::Everything,
@@ -91,10 +100,11 @@ pub async fn prepare(
         report: TurnReport::Whole,
         caller: outside,
         answering: Some(remedy::approving),
+        history: open.message_history,
         ..ListenPlan::default()
     };
-    let prepared = PreparedScope { ready, listen, waiting, wanted: open.events, asking, trouble };
-    Ok(Ready { prepared, agent, model })
+    let prepared = PreparedScope { ready, listen, waiting, wanted: open.events, asking, trouble, prior };
+    Ok(Ready { prepared, agent, model, is_kept })
 }
 
 /// Endpoints that the client brings, beside those of the configuration; they speak the Chat Completions of `OpenAI`.
@@ -201,35 +211,62 @@ pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definiti
     })
 }
 
-/// What the client decided.
-fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result<Launch, Failure> {
-    let Settings { variables, config, .. } = settings;
-    let entry = open.agent.clone().or_else(|| open.entry.as_ref().and_then(|entry| entry.agent.clone()));
-    let project = match (&open.project, !open.is_of_values()) {
-        (Some(project), _) => project.clone(),
-        (None, false) => PathBuf::from("."),
-        (None, true) => return Err(Failure::usage("`open` needs a `project`, or `agents`")),
+/// What the client decided; of a run that goes on its record says the rest.
+fn launch(
+    open: &mut Open,
+    given: BTreeSet<String>,
+    continued: Option<&OpenRun>,
+    environment: &Environment,
+    settings: &Settings,
+) -> Result<Launch, Failure> {
+    let (record, project, directory) = match (continued, &open.project, open.is_of_values()) {
+        (Some(OpenRun { header, .. }), _, _) => {
+            (header.flags.clone(), header.project.clone(), header.working_directory()?)
+        }
+        (None, None, false) => return Err(Failure::usage("`open` needs a `project`, or `agents`")),
+        (None, project, _) => {
+            let project = project.clone().unwrap_or_else(|| PathBuf::from("."));
+            (LaunchRecord { agent: open.entered(), ..LaunchRecord::default() }, project, WorkingDirectory::of_process())
+        }
     };
+    let overrides = overrides(open, given, &directory, environment, settings)?;
+    Ok(record.launch(project, directory, overrides)?)
+}
+
+/// What the client says counts before a record. What it names is relative to this process, and written here as it is reached
+/// from the directory of the run.
+fn overrides(
+    open: &mut Open,
+    given: BTreeSet<String>,
+    directory: &WorkingDirectory,
+    environment: &Environment,
+    settings: &Settings,
+) -> Result<LaunchOverrides, Failure> {
+    let Settings { variables, config, .. } = settings;
     let mut models = plan::models(&ModelArgs::default(), environment, config)?;
     let named = |parameter: &str, model: &str| {
-        ModelName::parse(model).map_err(|error| {
+        let mut model = ModelName::parse(model).map_err(|error| {
             Failure::usage(format!("`{parameter}`: {error}"))
                 .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
-        })
+        })?;
+        if open.continues.is_some() {
+            plan::import_script(&mut model, directory)?;
+        }
+        Ok::<_, Failure>(model)
     };
     for (agent, model) in &open.models {
         models.overrides.insert(agent.clone(), named("models", model)?);
     }
-    if let Some(model) = &open.model {
-        // It is a fallback, which no agent need use: a client that gives it to every call need not know which agents
-        // have a model of their own.
-        let fallback = ModelFallback { model: named("model", model)?, label: "`model`".to_owned() };
-        models.fallbacks.insert(0, fallback);
-    }
-    Ok(Launch {
-        project,
-        entry,
-        python: PythonPlan::of(open.python.clone(), variables, config),
+    let model = open.model.as_deref().map(|model| named("model", model)).transpose()?;
+    let python = open.python.as_ref().map(|python| match open.continues {
+        Some(_) => directory.import(python),
+        None => Ok(python.clone()),
+    });
+    let python = python.transpose().map_err(|error| Failure::usage(format!("`python` is not a path: {error}")))?;
+    let created = WorkerDefaults::from(std::mem::take(&mut open.creation_defaults));
+    Ok(LaunchOverrides {
+        models,
+        python: PythonPlan::of(python, variables, config),
         policy: PolicyOverrides {
             approval_mode: open.approval_mode.map(ApprovalMode::from),
             is_attended: true,
@@ -239,7 +276,13 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
             stream: true,
         },
         fence: fencing::config(None, variables, config, remedy::WORDING)?,
-        ..plan::launch(models)
+        own_files: Vec::new(),
+        terms: ProgramTerms {
+            model: model.map(|model| model.to_string()),
+            tool_rules: std::mem::take(&mut open.tool_rules),
+            given,
+        },
+        created: Some(created).filter(|created| *created != WorkerDefaults::default()),
     })
 }
 
@@ -293,79 +336,7 @@ async fn settle_trust(
     Err(ErrorData { untrusted: items, digest: Some(digest), ..ErrorData::of(&failure) }.fault(&failure))
 }
 
-/// Rules of a program for the tools of all agents. A name that can be no tool is a mistake: a rule that rules nothing
-/// would be taken for a protection. Those of a controller are another matter: it guards functions of the program too.
-fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result<Program, Failure> {
-    let mut known: Vec<String> = Vec::new();
-    let mut unused: Vec<&String> = rules.iter().filter(|(_, rule)| !rule.optional).map(|(name, _)| name).collect();
-    // Which toolsets of which agents may have a tool of this name.
-    let mut doubtful: BTreeMap<&String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
-    for (name, agent) in &mut program.agents {
-        let agent = Arc::make_mut(agent);
-        for used in agent.tools.iter_mut().chain(&mut agent.toolsets) {
-            let declared = used.source.declared_tools();
-            for (key, rule) in rules {
-                let Some(tool) = tool_of(key, &used.name) else { continue };
-                match &declared {
-                    Some(tools) if tools.iter().any(|declared| declared.name == tool) => {
-                        unused.retain(|name| *name != key);
-                    }
-                    Some(_) => continue,
-                    None => {
-                        let agents = doubtful.entry(key).or_default();
-                        agents.entry(name.clone()).or_default().push(used.name.clone());
-                    }
-                }
-                used.rules.insert(tool.to_owned(), rule.rule());
-            }
-            known.extend(declared.iter().flat_map(|tools| tools.iter()).map(|tool| tool.name.to_string()));
-        }
-    }
-    for key in unused {
-        match doubtful.remove(key) {
-            None => {
-                let failure = Failure::usage(format!("`tool_rules` names `{key}`, which is no tool of this project"));
-                return Err(failure.hint(names::instead(key, "tools", known.iter().map(String::as_str))));
-            }
-            Some(agents) => doubt(&mut program, key, agents),
-        }
-    }
-    Ok(program)
-}
-
-/// The tool that a key means in a toolset: `tool`, or `toolset.tool`.
-fn tool_of<'k>(key: &'k str, toolset: &str) -> Option<&'k str> {
-    match key.split_once('.') {
-        Some((named, tool)) => (named == toolset).then_some(tool),
-        None => Some(key),
-    }
-}
-
-/// Marks a rule whose tool is known only when the toolsets of its one agent are opened. If several agents may have
-/// the tool nothing is marked, since it is enough that any of them has it.
-fn doubt(program: &mut Program, key: &str, agents: BTreeMap<String, Vec<String>>) {
-    let mut agents = agents.into_iter();
-    let (Some((name, toolsets)), None) = (agents.next(), agents.next()) else { return };
-    if let Some(agent) = program.agents.get_mut(&name) {
-        let tool = key.rsplit('.').next().unwrap_or(key).to_owned();
-        let rule = DoubtfulRule { place: "`tool_rules`".to_owned(), tool, toolsets };
-        Arc::make_mut(agent).doubtful_rules.push(rule);
-    }
-}
-
 fn descriptions(rules: BTreeMap<String, ToolRule>) -> BTreeMap<String, String> {
     let tool = |key: String| key.rsplit('.').next().map(str::to_owned).unwrap_or(key);
     rules.into_iter().filter_map(|(key, rule)| Some((tool(key), rule.description?))).collect()
-}
-
-/// A model that created agents get by default is one that they may use.
-fn with_creation_defaults(mut program: Program, defaults: &WorkerDefaults) -> Result<Program, Failure> {
-    let Some(model) = &defaults.model else { return Ok(program) };
-    let wrong = |reason: String| Failure::usage(format!("`creation_defaults.model`: {reason}"));
-    let model = ModelName::parse(model).map_err(|error| wrong(error.to_string()))?;
-    if model.provider == "scripted" {
-        return Err(wrong("created agents follow no script of their own".to_owned()));
-    }
-    program.fallback = Some(Fallback { model, script: None });
-    Ok(program)
 }

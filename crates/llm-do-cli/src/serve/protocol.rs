@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::failure::Failure;
+use llm_do_launch::program_terms::ToolRule;
 use llm_do_launch::trust::Consent;
 
 /// The version of the protocol. It changes when a client that knows the older one would be wrong.
@@ -91,9 +92,35 @@ pub struct Open {
     pub trust: TrustParam,
     #[serde(default)]
     pub python: Option<PathBuf>,
+    /// Whether the scope is kept; absent: what the configuration says.
+    #[serde(default)]
+    pub keep: Option<bool>,
+    /// What the user calls it.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// Each step is on the disk before the next one.
+    #[serde(default)]
+    pub durable: bool,
+    /// The run to go on with.
+    #[serde(default, rename = "continue")]
+    pub continues: Option<String>,
+    /// A turn that was cut off may be finished with a project that has changed since.
+    #[serde(default)]
+    pub force: bool,
+    /// Answers to questions that waited.
+    #[serde(default)]
+    pub answers: BTreeMap<String, Decision>,
+    /// What was said elsewhere, which the conversation begins with.
+    #[serde(default)]
+    pub message_history: Vec<Message>,
 }
 
 impl Open {
+    /// The agent that the scope starts with, if the client says it.
+    pub fn entered(&self) -> Option<String> {
+        self.agent.clone().or_else(|| self.entry.as_ref().and_then(|entry| entry.agent.clone()))
+    }
+
     /// Whether the project is not on disk: the client gives its agents, or an entry that needs none.
     pub fn is_of_values(&self) -> bool {
         let has_function = self.entry.as_ref().is_some_and(|entry| entry.function.is_some());
@@ -253,36 +280,6 @@ impl From<Mode> for ApprovalMode {
     }
 }
 
-/// What a program says about a tool of whichever agent.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolRule {
-    #[serde(default = "yes")]
-    pub allowed: bool,
-    #[serde(default)]
-    pub approval_required: bool,
-    /// Told with the question.
-    #[serde(default)]
-    pub description: Option<String>,
-    /// Whether it may name a tool that the project lacks: the program has functions of its own.
-    #[serde(default)]
-    pub optional: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl ToolRule {
-    pub fn rule(&self) -> Rule {
-        match (self.allowed, self.approval_required) {
-            (false, _) => Rule::Block,
-            (true, true) => Rule::Ask,
-            (true, false) => Rule::Allow,
-        }
-    }
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsParam {
@@ -390,7 +387,27 @@ pub struct OpenResult {
     pub scope: u64,
     pub agent: String,
     pub model: Option<String>,
+    /// The id of its run.
     pub run: String,
+    /// Whether the run is kept.
+    pub kept: bool,
+    #[serde(flatten)]
+    pub continued: Option<ContinuedScope>,
+}
+
+/// What is told of a scope that goes on.
+#[derive(Debug, Serialize)]
+pub struct ContinuedScope {
+    /// How many turns were finished.
+    pub turns: usize,
+    /// What was said so far.
+    pub messages: Vec<Message>,
+    /// What was said in a turn that was cut off.
+    pub unfinished: Option<RawJson>,
+    pub pending: Vec<PendingQuestion>,
+    pub in_doubt: Vec<RawJson>,
+    /// What has changed in the project since it began, in words.
+    pub changed: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -402,6 +419,9 @@ pub struct Turn {
     pub input: Option<Value>,
     #[serde(default)]
     pub attachments: Vec<AttachmentParam>,
+    /// The turn that was cut off goes on; nothing else is said.
+    #[serde(default)]
+    pub finish: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -680,6 +700,9 @@ pub struct ErrorData {
     /// The digest of the whole list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<TrustDigest>,
+    /// For a turn of a scope that is kept: its run, which can be gone on with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 impl ErrorData {
@@ -742,13 +765,5 @@ mod tests {
         ] {
             assert_eq!(answer(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn a_rule_of_a_program_is_one_of_ours() {
-        let rule = |text: &str| serde_json::from_str::<ToolRule>(text).unwrap().rule();
-        assert_eq!(rule("{}"), Rule::Allow);
-        assert_eq!(rule(r#"{"approval_required": true, "description": "x"}"#), Rule::Ask);
-        assert_eq!(rule(r#"{"allowed": false, "approval_required": true}"#), Rule::Block);
     }
 }

@@ -1,6 +1,7 @@
 //! Questions to the client: each is a request of ours, and its answer the client's decision.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use llm_do::rpc::{Connection, RpcError, code};
@@ -23,6 +24,32 @@ impl Trouble {
     }
 }
 
+/// Nobody is there who could answer.
+struct ClientGone;
+
+/// One question that the client was asked.
+struct AskedClient<'a>(Option<&'a AtomicUsize>);
+
+impl<'a> AskedClient<'a> {
+    fn new(open: &'a AtomicUsize) -> Self {
+        open.fetch_add(1, Ordering::SeqCst);
+        Self(Some(open))
+    }
+
+    /// It waits for somebody else.
+    fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AskedClient<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.0 {
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
 /// Asks the client.
 pub struct ClientApprover {
     pub scope: u64,
@@ -30,20 +57,35 @@ pub struct ClientApprover {
     /// What the program's rules say of its tools.
     pub descriptions: BTreeMap<String, String>,
     pub trouble: Trouble,
+    /// Whether somebody else may answer later.
+    pub is_kept: bool,
+    /// How many questions the client has heard and not answered.
+    pub open: Arc<AtomicUsize>,
 }
 
 impl ClientApprover {
+    /// A question that is given up is not asked any more; one whose client is gone stays open.
     pub async fn ask(&self, request: &ApprovalRequest) -> Answer {
+        let asked = AskedClient::new(&self.open);
+        let answer = self.put(request).await;
+        if let Err(ClientGone) = answer {
+            asked.stays();
+        }
+        answer.unwrap_or(if self.is_kept { Answer::Later } else { Answer::EndRun })
+    }
+
+    async fn put(&self, request: &ApprovalRequest) -> Result<Answer, ClientGone> {
         let description = self.descriptions.get(&request.tool).map(String::as_str);
         let params = RawJson::of(&Approve::of(self.scope, request, description));
-        match self.connection.request("approve", &params).await {
+        Ok(match self.connection.request("approve", &params).await {
             Ok(decision) => self.decided(&decision),
-            // A client that does not know the method, or has gone, cannot be asked: the question stays open.
-            Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. } | RpcError::Gone(_)) => Answer::Later,
+            // A client that does not know the method cannot be asked, so the question stays open.
+            Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
             Err(RpcError::Told { message, .. }) => {
                 self.trouble.is(format!("the client failed to answer a question: {message}"))
             }
-        }
+            Err(RpcError::Gone(_)) => return Err(ClientGone),
+        })
     }
 
     fn decided(&self, decision: &RawJson) -> Answer {

@@ -2,7 +2,9 @@
 //! answer that it led to.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use llm_do::escape::visible;
 use llm_do::events::UsageReport;
@@ -12,18 +14,27 @@ use llm_do::runs::finish_of;
 use llm_do::toolsets::Ending;
 use llm_do::{Answer, Event, Input, RawJson, RunError, Runtime};
 use llm_do_launch::launch::{ListenPlan, ReadyRun};
-use llm_do_launch::session::{Session, SessionUpdates, TurnResult, Update};
+use llm_do_launch::session::{OpenedCall, Session, SessionUpdates, TurnResult, Update};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::keeping::PriorScope;
 use super::order::EventBarrierRequests;
-use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseResult, ScopeTurnResult};
+use super::protocol::{
+    ContinuedScope, ErrorData, EventNotification, EventSelection, ScopeCloseResult, ScopeTurnResult,
+};
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
 use crate::signals::StopReason;
 use crate::{console, report};
+
+/// How long the rest of a turn may take whose questions wait for somebody else.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// Where the answer of a turn comes to.
+type TurnAnswer = oneshot::Receiver<Result<ScopeTurnResult, RpcError>>;
 
 /// Who answers the questions of a scope.
 const CLIENT: &str = "the client";
@@ -37,6 +48,24 @@ pub struct PreparedScope {
     pub wanted: EventSelection,
     pub asking: ClientApprover,
     pub trouble: Trouble,
+    /// What is known of it, if it goes on.
+    pub prior: Option<PriorScope>,
+}
+
+/// Which turn comes next.
+enum NextTurn {
+    /// Any; the one that was cut off is given up, if there is one.
+    Any,
+    /// Any, or the one that was cut off.
+    CutOff,
+    /// Any but the one that was cut off, since the project has changed.
+    CutOffElsewhere,
+    /// Only this one: it is a run, and no conversation.
+    Only(Input),
+    /// The same, with a project that has changed.
+    OnlyElsewhere,
+    /// A run has had its turn.
+    None,
 }
 
 /// The handle of an open scope. Dropped, the session closes.
@@ -47,6 +76,9 @@ pub struct Scope {
     turns: UnboundedSender<PendingTurn>,
     /// The turn that goes on, if one does.
     under_way: Option<TurnUnderWay>,
+    next: NextTurn,
+    /// How many questions the client has heard and not answered, of a scope whose questions others may answer.
+    asks: Option<Arc<AtomicUsize>>,
     closed: oneshot::Receiver<ScopeCloseResult>,
     task: JoinHandle<()>,
 }
@@ -71,13 +103,19 @@ struct PendingTurn {
 
 impl Scope {
     /// Opens the call: its toolsets are made before this returns.
-    pub async fn open(number: u64, prepared: PreparedScope, client: Connection) -> Result<Self, RpcError> {
-        let PreparedScope { ready, listen, waiting, wanted, asking, trouble } = prepared;
+    pub async fn open(
+        number: u64,
+        prepared: PreparedScope,
+        client: Connection,
+    ) -> Result<(Self, Option<ContinuedScope>), RpcError> {
+        let PreparedScope { ready, listen, waiting, wanted, asking, trouble, prior } = prepared;
         let default_input = ready.program().default_input.clone();
         let (session, updates) = ready.start(listen);
         let (turns, received) = mpsc::unbounded_channel();
         let (opened, is_open) = oneshot::channel();
         let (closing, closed) = oneshot::channel();
+        let asks = asking.is_kept.then(|| Arc::clone(&asking.open));
+        let run = asking.is_kept.then(|| session.runtime.run_id().to_owned());
         let attendant = Attendant {
             number,
             wanted,
@@ -88,11 +126,15 @@ impl Scope {
             asked: JoinSet::new(),
             asks: BTreeMap::new(),
             trouble,
+            run,
         };
         let task = tokio::spawn(attendant.attend(updates, waiting, received, opened, closing));
         session.open();
         match is_open.await {
-            Ok(Ok(())) => Ok(Self { session, default_input, turns, under_way: None, closed, task }),
+            Ok(Ok(opened)) => {
+                let (next, continued) = continued(opened, prior);
+                Ok((Self { session, default_input, turns, under_way: None, next, asks, closed, task }, continued))
+            }
             Ok(Err(error)) => Err(Failure::from(error).into()),
             Err(_) => Err(Failure::failed("the call ended while it was opened").into()),
         }
@@ -108,18 +150,56 @@ impl Scope {
     }
 
     /// Begins a turn; its answer comes to the receiver. Only one turn goes on at a time.
-    pub fn turn(&mut self, input: Input) -> Result<oneshot::Receiver<Result<ScopeTurnResult, RpcError>>, Failure> {
+    pub fn turn(&mut self, input: Input) -> Result<TurnAnswer, Failure> {
+        self.free()?;
+        match self.next {
+            NextTurn::Any | NextTurn::CutOff | NextTurn::CutOffElsewhere => self.next = NextTurn::Any,
+            NextTurn::Only(_) | NextTurn::OnlyElsewhere | NextTurn::None => {
+                return Err(Failure::usage("this is a run, which has one turn")
+                    .hint("`finish: true` goes on with it, or gives its answer"));
+            }
+        }
+        Ok(self.begun(self.session.turn(input)))
+    }
+
+    /// Goes on with the turn that was cut off.
+    pub fn finish(&mut self) -> Result<TurnAnswer, Failure> {
+        self.free()?;
+        let cancelled = match std::mem::replace(&mut self.next, NextTurn::Any) {
+            NextTurn::CutOff => self.session.finish_turn(),
+            NextTurn::Only(input) => {
+                self.next = NextTurn::None;
+                self.session.turn(input)
+            }
+            next @ (NextTurn::CutOffElsewhere | NextTurn::OnlyElsewhere) => {
+                self.next = next;
+                return Err(Failure::usage("the project has changed since the turn was cut off")
+                    .hint("`force: true` beside `continue` goes on with the project as it is now"));
+            }
+            next @ (NextTurn::Any | NextTurn::None) => {
+                self.next = next;
+                return Err(Failure::usage("there is no turn to finish")
+                    .hint("`open` says with `unfinished` whether there is one"));
+            }
+        };
+        Ok(self.begun(cancelled))
+    }
+
+    fn free(&self) -> Result<(), Failure> {
         if self.under_way.as_ref().is_some_and(|turn| turn.ended.strong_count() > 0) {
             return Err(Failure::usage("a turn of this scope is under way")
                 .hint("wait for its answer, or `cancel` it; other scopes run at the same time"));
         }
+        Ok(())
+    }
+
+    fn begun(&mut self, cancelled: CancellationToken) -> TurnAnswer {
         let (answer, answered) = oneshot::channel();
         let (goes_on, by) = (Arc::new(()), Arc::new(OnceLock::new()));
         let ended = Arc::downgrade(&goes_on);
-        let cancelled = self.session.turn(input);
         let _ = self.turns.send(PendingTurn { answer, cancelled: cancelled.clone(), by: Arc::clone(&by), goes_on });
         self.under_way = Some(TurnUnderWay { cancelled, by, ended });
-        Ok(answered)
+        answered
     }
 
     /// Ends the turn that goes on; gives whether there was one.
@@ -133,28 +213,63 @@ impl Scope {
     }
 
     /// Ends the turn that goes on and closes the call.
-    pub async fn close(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
-        self.cancel(by);
-        self.closed().await
-    }
-
-    /// Nobody is there any more who could answer: what a kept run asks waits for somebody else, and the call is closed.
-    pub async fn abandon(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
-        if let Some(turn) = self.under_way.take().filter(|turn| turn.ended.strong_count() > 0) {
-            if let Some(by) = by {
-                let _ = turn.by.set(by);
-            }
-            self.session.leave(&turn.cancelled);
-        }
-        self.closed().await
-    }
-
-    async fn closed(self) -> Option<ScopeCloseResult> {
+    pub async fn close(mut self) -> Option<ScopeCloseResult> {
+        self.cancel(None);
         self.session.close();
         let closed = self.closed.await.ok();
         let _ = self.task.await;
         closed
     }
+}
+
+impl Scope {
+    /// Nobody is there any more who hears of it. What a kept scope asks waits for somebody else; any other turn ends.
+    pub async fn abandon(mut self, by: Option<StopReason>) {
+        if let (Some(keeper), Some(by)) = (&self.session.keeper, by) {
+            keeper.ends_by(by.end_reason());
+        }
+        let is_asking = self
+            .asks
+            .as_ref()
+            .is_some_and(|asks| asks.load(Ordering::SeqCst) > 0 || !self.session.questions.open().is_empty());
+        if !is_asking {
+            self.cancel(by);
+        }
+        self.session.questions.leave();
+        let Self { session, under_way, mut closed, task, turns: _turns, .. } = self;
+        session.close();
+        tokio::select! {
+            biased;
+            _ = &mut closed => {}
+            () = tokio::time::sleep(LEAVING) => {
+                if let Some(turn) = under_way {
+                    turn.cancelled.cancel();
+                }
+                let _ = closed.await;
+            }
+        }
+        let _ = task.await;
+    }
+}
+
+/// What is told of a call that is open, if it went on, and which turn may come next.
+fn continued(opened: OpenedCall, prior: Option<PriorScope>) -> (NextTurn, Option<ContinuedScope>) {
+    let OpenedCall { restored, messages } = opened;
+    let Some(PriorScope { changed, pending, in_doubt, may_finish, only_input }) = prior else {
+        return (NextTurn::Any, None);
+    };
+    let (next, unfinished) = match (only_input, restored.unfinished) {
+        (Some(input), _) => {
+            let said = Some(input.to_json());
+            (if may_finish { NextTurn::Only(input) } else { NextTurn::OnlyElsewhere }, said)
+        }
+        (None, Some(parts)) => {
+            (if may_finish { NextTurn::CutOff } else { NextTurn::CutOffElsewhere }, Some(RawJson::of(&parts)))
+        }
+        (None, None) => (NextTurn::Any, None),
+    };
+    let turns = restored.finished;
+    (next, Some(ContinuedScope { turns, messages, unfinished, pending, in_doubt, changed }))
 }
 
 /// Passes on to the client what is heard of a session.
@@ -169,6 +284,8 @@ struct Attendant {
     /// The questions that the client is asked now.
     asks: BTreeMap<String, AbortHandle>,
     trouble: Trouble,
+    /// Its id, if it is kept.
+    run: Option<String>,
 }
 
 impl Attendant {
@@ -177,7 +294,7 @@ impl Attendant {
         mut updates: SessionUpdates,
         mut waiting: EventBarrierRequests,
         mut turns: UnboundedReceiver<PendingTurn>,
-        opened: oneshot::Sender<Result<(), RunError>>,
+        opened: oneshot::Sender<Result<OpenedCall, RunError>>,
         closing: oneshot::Sender<ScopeCloseResult>,
     ) {
         let (mut opened, mut turn) = (Some(opened), None::<PendingTurn>);
@@ -196,7 +313,7 @@ impl Attendant {
                     Some(Update::Note(note)) => console::complain(&format!("note: {}\n", visible(&note))),
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
-                            let _ = opened.send(result.map(drop));
+                            let _ = opened.send(result);
                         }
                     }
                     Some(Update::TurnEnded(result)) => {
@@ -263,8 +380,25 @@ impl Attendant {
                 let (output, finish) = (output.to_json(), finish_of(&messages));
                 Ok(ScopeTurnResult { output, finish, messages, usage, trace, refused: self.runtime.refused() })
             }
-            Err(error) => Err(failed(error, stopped, usage, &self.trouble)),
+            Err(error) => Err(self.failed(error, stopped, usage)),
         }
+    }
+}
+
+impl Attendant {
+    /// What a program is told of a turn that came to nothing.
+    fn failed(&self, error: RunError, stopped: Option<StopReason>, usage: UsageReport) -> RpcError {
+        let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
+        let pending = match &error {
+            RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),
+            _ => Vec::new(),
+        };
+        let failure = match self.trouble.take() {
+            Some(words) => Failure::refused(words),
+            None => report::failure(error, stopped, None).plain(),
+        };
+        let (usage, run) = (Some(usage), self.run.clone());
+        ErrorData { partial, finish, pending, usage, run, ..ErrorData::of(&failure) }.fault(&failure)
     }
 }
 
@@ -274,18 +408,4 @@ async fn taken_back(turn: &mut Option<PendingTurn>) {
         Some(turn) if !turn.cancelled.is_cancelled() => turn.answer.closed().await,
         Some(_) | None => std::future::pending().await,
     }
-}
-
-/// What a program is told of a turn that came to nothing.
-fn failed(error: RunError, stopped: Option<StopReason>, usage: UsageReport, trouble: &Trouble) -> RpcError {
-    let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
-    let pending = match &error {
-        RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),
-        _ => Vec::new(),
-    };
-    let failure = match trouble.take() {
-        Some(words) => Failure::refused(words),
-        None => report::failure(error, stopped, None).plain(),
-    };
-    ErrorData { partial, finish, pending, usage: Some(usage), ..ErrorData::of(&failure) }.fault(&failure)
 }

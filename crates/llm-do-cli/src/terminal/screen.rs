@@ -106,7 +106,7 @@ impl Screen {
                 biased;
                 signal = self.signals.next() => return ScreenOutcome::Killed(signal.stops()),
                 update = self.updates.next() => match update {
-                    Some(Update::Opened(opened)) => return ScreenOutcome::Ended(opened),
+                    Some(Update::Opened(opened)) => return ScreenOutcome::Ended(opened.map(|opened| opened.restored)),
                     // What happened in another process is not shown again.
                     Some(Update::Events(_) | Update::Question(_) | Update::Answered(..) | Update::TurnEnded(_)) => {}
                     Some(Update::Note(note)) => tell_note(&note),
@@ -411,6 +411,7 @@ mod tests {
             keeper: None,
             notifier: None,
             restores: false,
+            history: Vec::new(),
         })
     }
 

@@ -16,6 +16,7 @@ mod client;
 mod documents;
 mod endings;
 mod forms;
+mod kept;
 mod mistakes;
 mod nesting;
 mod offers;

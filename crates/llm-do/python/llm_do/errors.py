@@ -61,6 +61,8 @@ class LlmDoError(Exception):
         """That of the whole list, which `trust=` takes."""
         self.usage: Union[dict[str, Any], None] = details.get("usage")
         """What the run has used until then."""
+        self.run_id: Union[str, None] = details.get("run")
+        """The id of the run, if it is kept: `resume_run` goes on with it."""
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
@@ -158,6 +160,8 @@ _IN_PYTHON: tuple[tuple[str, str], ...] = (
     ("`--python PATH`", "`python=PATH`"),
     ("`--trust`", "`trust=True`"),
     ("`trust: true`", "`trust=True`"),
+    ("or look at it with `--show`", "or cancel it"),
+    ("`force: true` beside `continue`", "`force=True`"),
 )
 """What the program says of its flags and of its protocol, as what is written in Python."""
 

@@ -52,6 +52,10 @@ __all__ = [
     "call_worker_async",
     "create_worker",
     "create_worker_async",
+    "list_runs",
+    "list_runs_async",
+    "resume_run",
+    "resume_run_async",
     "run_worker",
     "run_worker_async",
     "start",
@@ -186,6 +190,8 @@ class WorkerRunResult:
     """The calls that were made, as trees."""
     finish: Union[str, None] = None
     """How the reply ended that is the output, such as `stop`; `None` if a function gave it."""
+    run_id: Union[str, None] = None
+    """The id of the run, by which it is listed and gone on with if it is kept."""
 
 
 @dataclass(frozen=True)
@@ -218,10 +224,34 @@ class WorkerContext:
 
 
 @dataclass(frozen=True)
+class _Keeping:
+    """What becomes of the record of a run, and which one goes on."""
+
+    keep: Union[bool, None] = None
+    label: Union[str, None] = None
+    durable: bool = False
+    message_history: Sequence[Mapping[str, Any]] = ()
+    continue_run: Union[str, None] = None
+    force: bool = False
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def params(self) -> dict[str, Any]:
+        return {
+            "keep": self.keep,
+            "label": self.label,
+            "durable": self.durable,
+            "message_history": [json_input(message, f"message_history[{index}]") for index, message in enumerate(self.message_history)],
+            "continue": self.continue_run,
+            "force": self.force,
+            "answers": {question: dict(answer) for question, answer in self.answers.items()},
+        }
+
+
+@dataclass(frozen=True)
 class _Order:
     """Everything that decides how a scope is opened."""
 
-    registry: Registry
+    registry: Union[Registry, None]
     worker: Union[str, None]
     cli_model: Union[str, None] = None
     approval_callback: Union[ApprovalCallback, None] = None
@@ -234,6 +264,7 @@ class _Order:
     trust: Union[bool, str, None] = None
     python: Union[str, None] = None
     caller: Union[WorkerContext, None] = None
+    keeping: _Keeping = field(default_factory=lambda: _Keeping())
 
     def params(self) -> dict[str, Any]:
         callback = self.approval_callback
@@ -244,7 +275,8 @@ class _Order:
         chosen = self.models or {}
         models = [None if model is None else model_name(model) for model in (self.cli_model, *chosen.values())]
         params: dict[str, Any] = {
-            "project": os.fspath(self.registry),
+            **self.keeping.params(),
+            "project": None if self.registry is None else os.fspath(self.registry),
             "agent": self.worker,
             "model": models[0],
             "models": dict(zip(chosen, models[1:])),
@@ -256,7 +288,7 @@ class _Order:
             "creation_defaults": _defaults(self.creation_defaults),
             "events": "none" if self.message_callback is None else "all",
             "trust": getattr(self.registry, "trust", True) if self.trust is None else self.trust,
-            "python": self.python or _own_interpreter(self.registry),
+            "python": self.python or (None if self.keeping.continue_run else _own_interpreter(self.registry)),
         }
         if self.caller is not None:
             allowed = self.caller.allow_workers
@@ -268,8 +300,10 @@ class _Order:
         return params
 
 
-def _own_interpreter(registry: Registry) -> Union[str, None]:
+def _own_interpreter(registry: Union[Registry, None]) -> Union[str, None]:
     """A project's own environment comes first; else its files are imported by the Python that asks for them."""
+    if registry is None:
+        return None
     root = Path(os.fspath(registry))
     root = root if root.is_dir() else root.parent
     return None if (root / ".venv" / "bin" / "python").exists() else sys.executable or None
@@ -304,13 +338,13 @@ def _policy(policy: Union[AttachmentPolicy, None]) -> Union[dict[str, Any], None
     return {**asdict(policy), "allowed_suffixes": list(policy.allowed_suffixes), "denied_suffixes": list(policy.denied_suffixes)}
 
 
-def json_input(value: Any) -> Any:
+def json_input(value: Any, name: str = "input_data") -> Any:
     """An input as JSON; what is none is an error that says where it is."""
     try:
         plain = plain_input(value)
-        place = _not_json(plain, "input_data")
+        place = _not_json(plain, name)
     except RecursionError:
-        raise TypeError("`input_data` is nested too deep for JSON") from None
+        raise TypeError(f"`{name}` is nested too deep for JSON") from None
     if place is not None:
         raise TypeError(place)
     return plain
@@ -348,7 +382,9 @@ def _attachment(file: AttachmentInput) -> Any:
 class WorkerScope:
     """A worker that is open: many turns, one memory. Made by `start`."""
 
-    def __init__(self, server: Server, peer: Peer, opened: Mapping[str, Any]) -> None:
+    def __init__(
+        self, server: Server, peer: Peer, opened: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self._server, self._peer = server, peer
         self._scope: int = opened["scope"]
         self._closed: Union[dict[str, Any], None] = None
@@ -356,8 +392,18 @@ class WorkerScope:
         self.worker: str = opened["agent"]
         self.model: Union[str, None] = opened["model"]
         """`provider:model`; an entry function has none."""
-        self.messages: list[dict[str, Any]] = []
+        self.run_id: str = opened["run"]
+        """The id of its run."""
+        self.is_kept: bool = opened["kept"]
+        """Whether it can be listed and gone on with by its id."""
+        self.messages: list[dict[str, Any]] = list(opened.get("messages", history))
         """What was said so far."""
+        self.unfinished: Any = opened.get("unfinished")
+        """What was said in a turn that was cut off: `finish_turn` goes on with it."""
+        self.pending: list[dict[str, Any]] = opened.get("pending", [])
+        """Questions of that turn that nobody has answered."""
+        self.changed: list[str] = opened.get("changed", [])
+        """What has changed in the project since the run began."""
         self.usage: dict[str, Any] = {}
         """What was used so far."""
 
@@ -367,20 +413,26 @@ class WorkerScope:
         attachments: Union[Sequence[AttachmentInput], None] = None,
     ) -> WorkerRunResult:
         """One input → one answer. A turn that fails leaves the memory as it was. Without an input the manifest's is taken."""
-        if self._is_closing:
-            raise UsageError("the scope is closed")
         params: dict[str, Any] = {"scope": self._scope}
         if input_data is not None:
             params["input"] = json_input(input_data)
         if attachments:
             params["attachments"] = attached(attachments)
-        answer = await self._turn(params)
+        return await self._taken(params)
+
+    async def finish_turn(self) -> WorkerRunResult:
+        """Goes on with the turn that was cut off: what it had done is not done again."""
+        return await self._taken({"scope": self._scope, "finish": True})
+
+    async def _taken(self, params: dict[str, Any]) -> WorkerRunResult:
+        if self._is_closing:
+            raise UsageError("the scope is closed")
+        answer = await turn(self._server, self._peer, self._scope, params)
+        self.unfinished, self.pending = None, []
         self.messages += answer["messages"]
         self.usage = answer["usage"]
-        return WorkerRunResult(answer["output"], answer["messages"], answer["usage"], answer["trace"], answer["finish"])
-
-    async def _turn(self, params: dict[str, Any]) -> Any:
-        return await turn(self._server, self._peer, self._scope, params)
+        output, said, usage = answer["output"], answer["messages"], answer["usage"]
+        return WorkerRunResult(output, said, usage, answer["trace"], answer["finish"], self.run_id)
 
     def cancel(self) -> None:
         """Ends the turn that goes on: whoever waits for it gets a `RunCancelled`. The scope stays open."""
@@ -489,7 +541,7 @@ async def _opened(order: _Order) -> WorkerScope:
     except BaseException:
         await server.stop()
         raise
-    return WorkerScope(server, peer, opened)
+    return WorkerScope(server, peer, opened, params["message_history"])
 
 
 async def decide(callback: Union[ApprovalCallback, None], question: dict[str, Any]) -> dict[str, Any]:
@@ -525,6 +577,12 @@ def start(
     max_depth: Union[int, None] = None,
     trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
+    keep: Union[bool, None] = None,
+    label: Union[str, None] = None,
+    durable: bool = False,
+    message_history: Sequence[Mapping[str, Any]] = (),
+    continue_run: Union[str, None] = None,
+    force: bool = False,
 ) -> _Start:
     """Opens a worker for many turns: `async with start(registry, "main") as scope: await scope.run_turn("hello")`.
 
@@ -544,6 +602,7 @@ def start(
             max_depth=max_depth,
             trust=trust,
             python=python,
+            keeping=_Keeping(keep, label, durable, message_history, continue_run, force),
         )
     )
 
@@ -552,7 +611,7 @@ async def _run(order: _Order, input_data: Any, attachments: Union[Sequence[Attac
     async with await _opened(order) as scope:
         turn = await scope.run_turn(input_data, attachments)
         await scope.close()
-    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish)
+    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish, scope.run_id)
 
 
 async def run_worker_async(
@@ -571,6 +630,12 @@ async def run_worker_async(
     max_depth: Union[int, None] = None,
     trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
+    keep: Union[bool, None] = None,
+    label: Union[str, None] = None,
+    durable: bool = False,
+    message_history: Sequence[Mapping[str, Any]] = (),
+    continue_run: Union[str, None] = None,
+    force: bool = False,
 ) -> WorkerRunResult:
     """Runs a worker: one input → one answer.
 
@@ -580,6 +645,11 @@ async def run_worker_async(
     it; without one such a call ends the run. `message_callback` hears the events. `tool_rules` are rules for the tools
     of all workers, `limits` those of the whole run. `trust` is that of `WorkerRegistry`, for this
     run: without it, and for a path, the project's code, servers and loosened rules are agreed to.
+
+    The run is kept, unless `keep` is false or the user's configuration says otherwise; `label` is what it is called then,
+    `durable` has each step on the disk before the next one. `message_history` begins the conversation with what was said
+    elsewhere, such as the `messages` of another result; `continue_run` goes on with a kept run of the same project, and `force`
+    belongs to it (see `WorkerScope.finish_turn`).
     """
     order = _Order(
         registry=registry,
@@ -594,6 +664,7 @@ async def run_worker_async(
         max_depth=max_depth,
         trust=trust,
         python=python,
+        keeping=_Keeping(keep, label, durable, message_history, continue_run, force),
     )
     return await _run(order, input_data, attachments)
 
@@ -614,6 +685,12 @@ def run_worker(
     max_depth: Union[int, None] = None,
     trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
+    keep: Union[bool, None] = None,
+    label: Union[str, None] = None,
+    durable: bool = False,
+    message_history: Sequence[Mapping[str, Any]] = (),
+    continue_run: Union[str, None] = None,
+    force: bool = False,
 ) -> WorkerRunResult:
     """`run_worker_async`, waited for. Callbacks are called in this thread unless a loop runs in it already."""
     return _waited(
@@ -632,8 +709,121 @@ def run_worker(
             max_depth=max_depth,
             trust=trust,
             python=python,
+            keep=keep,
+            label=label,
+            durable=durable,
+            message_history=message_history,
+            continue_run=continue_run,
+            force=force,
         )
     )
+
+
+async def resume_run_async(
+    run: str,
+    *,
+    approve: Sequence[str] = (),
+    refuse: Union[Sequence[str], Mapping[str, str]] = (),
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    trust: Union[bool, str] = True,
+    python: Union[str, None] = None,
+    force: bool = False,
+) -> WorkerRunResult:
+    """Goes on with a kept run where it stopped: nothing that it did is done again.
+
+    `run` is its id, or the unique beginning of one. `approve` and `refuse` name questions that wait by their ids (the first
+    12 characters do); as a dict `refuse` says what the model reads. Other questions go to `approval_callback`. `force` goes
+    on though the project has changed.
+    """
+    notes = refuse if isinstance(refuse, Mapping) else dict.fromkeys(refuse)
+    answers: dict[str, dict[str, Any]] = {question: {"approved": True} for question in approve}
+    for question, note in notes.items():
+        if question in answers:
+            raise UsageError(f"`{question}` is approved and refused")
+        answers[question] = {"approved": False, "note": note}
+    order = _Order(
+        registry=None,
+        worker=None,
+        approval_callback=approval_callback,
+        message_callback=message_callback,
+        models=models,
+        limits=limits,
+        trust=trust,
+        python=python,
+        keeping=_Keeping(continue_run=run, force=force, answers=answers),
+    )
+    async with await _opened(order) as scope:
+        turn = await scope.finish_turn()
+        await scope.close()
+    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish, scope.run_id)
+
+
+def resume_run(
+    run: str,
+    *,
+    approve: Sequence[str] = (),
+    refuse: Union[Sequence[str], Mapping[str, str]] = (),
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    trust: Union[bool, str] = True,
+    python: Union[str, None] = None,
+    force: bool = False,
+) -> WorkerRunResult:
+    """`resume_run_async`, waited for."""
+    return _waited(
+        resume_run_async(
+            run,
+            approve=approve,
+            refuse=refuse,
+            approval_callback=approval_callback,
+            message_callback=message_callback,
+            models=models,
+            limits=limits,
+            trust=trust,
+            python=python,
+            force=force,
+        )
+    )
+
+
+async def list_runs_async(
+    project: Union[Registry, None] = None,
+    *,
+    state: Union[str, None] = None,
+    label: Union[str, None] = None,
+    since: Union[str, None] = None,
+    limit: int = 20,
+) -> list[dict[str, Any]]:
+    """The runs that are kept, the newest first: `id`, `at`, `kind`, `project`, `entry`, `label`, `state`, `waits`, `cost`, `requests`.
+
+    Without a project those of all. `state` is `running`, `waits`, `stopped`, `died`, `done` or `damaged`; `since` a time such as
+    `7d`.
+    """
+    params = {"state": state, "label": label, "since": since, "limit": limit}
+    server = await Server.start()
+    try:
+        told = await server.request("runs.list", {**params, "project": None if project is None else os.fspath(project)})
+    finally:
+        await server.stop()
+    runs: list[dict[str, Any]] = told["runs"]
+    return runs
+
+
+def list_runs(
+    project: Union[Registry, None] = None,
+    *,
+    state: Union[str, None] = None,
+    label: Union[str, None] = None,
+    since: Union[str, None] = None,
+    limit: int = 20,
+) -> list[dict[str, Any]]:
+    """`list_runs_async`, waited for."""
+    return _waited(list_runs_async(project, state=state, label=label, since=since, limit=limit))
 
 
 async def call_worker_async(

@@ -53,7 +53,8 @@ pub struct WorkerSpec {
 }
 
 /// What a created agent gets where its spec is silent.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct WorkerDefaults {
     /// The model.
     pub model: Option<String>,

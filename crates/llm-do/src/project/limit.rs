@@ -1,7 +1,7 @@
 //! Bounds on what a run, or a call of an agent, may spend. A limit is a variant, a field and a row of this file: its key in
 //! worker files and manifests, its JSON Schema, how it is read, written, lowered and overridden come from the row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::manifest::{POSITIVE, SECONDS};
 use crate::syntax::claim::Bearing::Neutral;
@@ -50,7 +50,7 @@ pub enum Limit {
 }
 
 /// Bounds on a run, or on each call of an agent. `None`: no bound.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The most requests to models.
     pub max_requests: Option<u64>,

@@ -427,7 +427,7 @@ pub struct DoubtfulRule {
 }
 
 /// Which attachments an agent accepts. Empty lists of suffixes say nothing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct AttachmentPolicy {
     /// The most files.
     pub max_attachments: u64,

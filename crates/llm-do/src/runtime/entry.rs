@@ -2,6 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::function::FunctionTurns;
 use super::input::{Input, InputError};
 use super::scope::{CallScope, OutsideCaller, RestoredTurns};
 use super::{Output, RunError, Runtime};
@@ -25,7 +26,7 @@ pub struct EntryCall<'r> {
 /// Where turns go.
 enum Callee<'r> {
     Agent(Box<CallScope<'r>>),
-    Function(&'r EntryFunction),
+    Function(&'r EntryFunction, FunctionTurns),
 }
 
 impl Runtime {
@@ -38,11 +39,7 @@ impl Runtime {
     /// its result. A recorded run keeps it as its beginning. A function has no conversation, and takes none.
     pub async fn open_entry_with(&self, history: Vec<Message>) -> Result<EntryCall<'_>, RunError> {
         let mut entry = self.open_entry().await?;
-        match &mut entry.callee {
-            Callee::Agent(scope) => scope.begin_with(history).await?,
-            Callee::Function(_) if history.is_empty() => {}
-            Callee::Function(_) => return Err(InputError::NoHistory.into()),
-        }
+        entry.begin_with(history).await?;
         Ok(entry)
     }
 
@@ -53,7 +50,7 @@ impl Runtime {
             (Entry::Agent(agent), Some(caller)) => Callee::Agent(Box::new(self.open_for_outside(agent, caller).await?)),
             (Entry::Function(function), _) => {
                 self.check_prices()?;
-                Callee::Function(function)
+                Callee::Function(function, FunctionTurns::default())
             }
             (Entry::Open, _) => return Err(RunError::NotStarted),
         };
@@ -62,11 +59,29 @@ impl Runtime {
 }
 
 impl EntryCall<'_> {
+    /// Begins the conversation with what was said elsewhere, before the first turn, as [`Runtime::open_entry_with`] does.
+    pub async fn begin_with(&mut self, history: Vec<Message>) -> Result<(), RunError> {
+        match &mut self.callee {
+            Callee::Agent(scope) => scope.begin_with(history).await?,
+            Callee::Function(..) if history.is_empty() => {}
+            Callee::Function(..) => return Err(InputError::NoHistory.into()),
+        }
+        self.turn_start = self.history().len();
+        Ok(())
+    }
+
     /// Takes over the turns that the record of the run has, before the first turn here: those that were finished are in
     /// the history as they were, their events are told again, and the next turn has the next number. Nothing is asked again,
-    /// and nothing is compared with the project of today. A function has nothing to go on with.
+    /// and nothing is compared with the project of today. A function remembers nothing, so nothing of it is taken over; its next
+    /// turn has the next number, and one that was cut off is not finished.
     pub fn restore(&mut self) -> Result<RestoredTurns, RunError> {
-        let Callee::Agent(scope) = &mut self.callee else { return Ok(RestoredTurns::default()) };
+        let scope = match &mut self.callee {
+            Callee::Agent(scope) => scope,
+            Callee::Function(_, turns) => {
+                turns.restores = true;
+                return Ok(RestoredTurns::default());
+            }
+        };
         let restored = scope.restore()?;
         self.unfinished.clone_from(&restored.unfinished);
         self.turn_start = scope.frame().history.len();
@@ -88,7 +103,7 @@ impl EntryCall<'_> {
         self.unfinished = None;
         match &mut self.callee {
             Callee::Agent(scope) => scope.turn(input).await,
-            Callee::Function(function) => self.runtime.enter_function(function, input.into()).await,
+            Callee::Function(function, turns) => self.runtime.enter_function(function, input.into(), turns).await,
         }
     }
 
@@ -102,9 +117,9 @@ impl EntryCall<'_> {
         self.unfinished = None;
         match &mut self.callee {
             Callee::Agent(scope) => scope.turn_until(input, cancelled.cancelled()).await,
-            Callee::Function(function) => tokio::select! {
+            Callee::Function(function, turns) => tokio::select! {
                 biased;
-                answer = self.runtime.enter_function(function, input.into()) => answer,
+                answer = self.runtime.enter_function(function, input.into(), turns) => answer,
                 () = tokio::task::coop::unconstrained(cancelled.cancelled()) => {
                     Err(RunError::Cancelled { partial: String::new() })
                 }
@@ -116,7 +131,7 @@ impl EntryCall<'_> {
     pub fn history(&self) -> &[Message] {
         match &self.callee {
             Callee::Agent(scope) => &scope.frame().history,
-            Callee::Function(_) => &[],
+            Callee::Function(..) => &[],
         }
     }
 
@@ -129,7 +144,7 @@ impl EntryCall<'_> {
     pub fn new_calls(&mut self) -> Vec<TraceCall> {
         let calls: Vec<TraceCall> = match &self.callee {
             Callee::Agent(scope) => scope.calls_from(self.told),
-            Callee::Function(_) => {
+            Callee::Function(..) => {
                 let trace = self.runtime.trace().into_iter().skip(self.told);
                 trace.map(std::sync::Arc::unwrap_or_clone).collect()
             }
@@ -142,7 +157,7 @@ impl EntryCall<'_> {
     pub async fn close(self) -> Vec<Message> {
         match self.callee {
             Callee::Agent(scope) => scope.finish().await,
-            Callee::Function(_) => Vec::new(),
+            Callee::Function(..) => Vec::new(),
         }
     }
 }

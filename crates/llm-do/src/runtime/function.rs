@@ -10,6 +10,7 @@ use super::input::{Input, InputError, name_attachments, takes_attachments};
 use super::record::TurnRecord;
 use super::{Output, RunError, Runtime, scope, toolsets};
 use crate::event::{CallEnd, CallKind, EventKind, Events};
+use crate::journal::record::turn_number;
 use crate::journal::{StepDescription, StepKind, Steps, Stop};
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::Limit;
@@ -18,12 +19,42 @@ use crate::tools::function::FunctionEntry;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Ending, ToolError};
 
+/// The turns of an entry that is a function: each is recorded under its number.
+#[derive(Default)]
+pub(super) struct FunctionTurns {
+    /// Where they are recorded, once the first one has begun.
+    steps: Option<Steps>,
+    /// How many have begun.
+    begun: u64,
+    /// Whether those count that the record has.
+    pub(super) restores: bool,
+}
+
+impl FunctionTurns {
+    /// Where the next one is recorded.
+    pub(super) fn next(&mut self, runtime: &Runtime, entry: &FunctionEntry) -> Steps {
+        let Self { steps, begun, restores } = self;
+        let steps = steps.get_or_insert_with(|| {
+            let steps = runtime.steps_of_entry(entry.name());
+            if let Some(records) = steps.records().filter(|_| *restores) {
+                let path = steps.path();
+                let numbers = records.keys_beneath(path).into_iter().filter_map(|key| turn_number(path, &key));
+                *begun = numbers.max().map_or(0, |last| last + 1);
+            }
+            steps
+        });
+        *begun += 1;
+        steps.at(format_args!("t{}", *begun - 1))
+    }
+}
+
 impl Runtime {
-    /// Runs the entry function once: its call of depth 0, with the project's single tools.
+    /// Runs the entry function once: its call of depth 0, with the project's single tools. It is recorded at these steps.
     pub(super) async fn run_function(
         &self,
         entry: &FunctionEntry,
         input: Input,
+        steps: Steps,
         call: u64,
     ) -> Result<Output, RunError> {
         let wrong = |reason| RunError::Toolset { agent: entry.name().to_owned(), reason };
@@ -36,7 +67,7 @@ impl Runtime {
         events.send(|| EventKind::CallStarted { name: name.clone(), kind, input: input_json, parent: None });
         let started = Instant::now();
         let longest = self.config.limits.timeout_seconds;
-        let output = scope::within(longest, pin!(self.run_as_step(entry, input, &plane, &events, call))).await;
+        let output = scope::within(longest, pin!(self.run_as_step(entry, input, &plane, &events, steps, call))).await;
         let output = output.unwrap_or_else(|allowed| {
             let (limit, partial) = (Limit::Time.key().to_owned(), String::new());
             events.send(|| EventKind::LimitReached { limit: limit.clone(), used: allowed, allowed });
@@ -63,9 +94,9 @@ impl Runtime {
         input: Input,
         plane: &ToolPlane,
         events: &Events,
+        steps: Steps,
         call: u64,
     ) -> Result<Output, RunError> {
-        let steps = self.steps_of_entry(entry.name()).at(format_args!("t0"));
         let request = steps.is_recorded().then(|| RawJson::of(&(entry.name(), &input)));
         let (description, beneath) = (|| StepDescription::new(StepKind::Call, &request), steps.clone());
         let turn = steps.here(events).step(description, |events| async move {

@@ -92,7 +92,7 @@ const NO_INPUT: &str = "(no input)";
 
 impl Input {
     /// The input as events show it: text as text, attachments by their names, an object as itself.
-    pub(crate) fn to_json(&self) -> RawJson {
+    pub fn to_json(&self) -> RawJson {
         match self {
             Self::Text(text) => RawJson::of(text),
             Self::Parts(parts) => RawJson::of(&Content::shown(parts)),

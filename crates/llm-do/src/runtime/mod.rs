@@ -57,6 +57,7 @@ use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::working_directory::WorkingDirectory;
 use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_need};
+use function::FunctionTurns;
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use mcp::Servers;
@@ -65,7 +66,7 @@ use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
-pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
+pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns, check_history};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -733,7 +734,10 @@ impl Runtime {
             let call = self.events.new_call();
             let (output, messages) = match &self.program.entry {
                 Entry::Agent(agent) => self.run_agent(agent, input, call).await?,
-                Entry::Function(function) => (Box::pin(self.run_entry(function, input, call)).await?, Vec::new()),
+                Entry::Function(function) => {
+                    let mut turns = FunctionTurns::default();
+                    (Box::pin(self.run_entry(function, input, &mut turns, call)).await?, Vec::new())
+                }
                 Entry::Open => return Err(RunError::NotStarted),
             };
             let trace = self.session.trace_of(call).into_iter().collect();
@@ -748,22 +752,29 @@ impl Runtime {
         &'a self,
         function: &'a EntryFunction,
         input: Input,
+        turns: &'a mut FunctionTurns,
     ) -> BoxFuture<'a, Result<Output, RunError>> {
-        Box::pin(self.run_entry(function, input, self.events.new_call()))
+        Box::pin(self.run_entry(function, input, turns, self.events.new_call()))
     }
 
-    async fn run_entry(&self, function: &EntryFunction, input: Input, call: u64) -> Result<Output, RunError> {
+    async fn run_entry(
+        &self,
+        function: &EntryFunction,
+        input: Input,
+        turns: &mut FunctionTurns,
+        call: u64,
+    ) -> Result<Output, RunError> {
         let registry = &self.program.registry;
         match function {
             EntryFunction::Registered(_) => {
                 let entry = registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                self.run_function(entry, input, call).await
+                self.run_function(entry, input, turns.next(self, entry), call).await
             }
             EntryFunction::Python { file, function } => {
                 let host = registry.python.as_ref().ok_or(RunError::NotStarted)?;
                 python::renew(&self.program, &self.events).await;
                 let entry = python::entry(host, file, function).await?;
-                self.run_function(&entry, input, call).await
+                self.run_function(&entry, input, turns.next(self, &entry), call).await
             }
         }
     }

@@ -36,7 +36,7 @@ use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Ending, Nesting};
 
-pub use restore::{RestoredExchange, RestoredTurns};
+pub use restore::{RestoredExchange, RestoredTurns, check_history};
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;

@@ -1,6 +1,7 @@
 //! `llm-do runs fork`: a new run that begins with what another one has recorded.
 
 use llm_do::WorkingDirectory;
+use llm_do::store::layout::RunId;
 use llm_do_launch::kept_runs::{self, ForkChanges, ForkPlace, ForkedRun};
 use llm_do_launch::settings::Settings;
 
@@ -13,22 +14,27 @@ use crate::{console, plan};
 
 pub fn run(args: ForkRunArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
     let ForkRunArgs { named, prompt, at, turn, conduct } = args;
-    let named = NamedRun::find(&named.run, settings)?;
-    let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
     let place = match (at, turn) {
         (Some(key), _) => ForkPlace::Key(key),
         (None, Some(turn)) => ForkPlace::Turn(turn),
         (None, None) => ForkPlace::End,
     };
     let models = plan::overrides(&conduct, &WorkingDirectory::of_process(), environment, settings)?.models;
-    let forked = kept_runs::fork(&named.store, &contents, ForkChanges { place, prompt, models }, settings)?;
+    let (origin, forked) = forked(&named.run, ForkChanges { place, prompt, models }, settings)?;
     console::complain(&format!(
         "note: {} is a fork of {} at {}; files and the outside world are not rewound\n",
         forked.id,
-        named.id(),
+        origin,
         llm_do::escape::visible(&forked.at)
     ));
     go_on(forked, conduct)
+}
+
+/// The run that was meant, and a new one that begins as it did.
+pub fn forked(typed: &str, changes: ForkChanges, settings: &Settings) -> Result<(RunId, ForkedRun), Failure> {
+    let named = NamedRun::find(typed, settings)?;
+    let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
+    Ok((*named.id(), kept_runs::fork(&named.store, &contents, changes, settings)?))
 }
 
 /// Goes on with the fork as with any other run that is kept. The project is taken as it is now.

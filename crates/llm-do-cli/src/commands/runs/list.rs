@@ -10,7 +10,7 @@ use llm_do_launch::open_run::project_at;
 use llm_do_launch::settings::Settings;
 
 use super::table;
-use super::{now, unlisted};
+use super::{now, owned, unlisted};
 use crate::args::{ListRunsArgs, StateArg};
 use crate::console;
 use crate::environment::Environment;
@@ -44,6 +44,14 @@ pub fn run(args: &ListRunsArgs, environment: &Environment, settings: &Settings) 
         console::complain(filter.nothing());
     }
     printed
+}
+
+/// The runs that are wanted, the newest first, each as it is now.
+pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<'static>>, Failure> {
+    let Some(store) = settings.state.runs_so_far()? else { return Ok(Vec::new()) };
+    let (filter, text) = (RunFilter::of(args, now()), store.listed(&project_of).map_err(|error| unlisted(&error))?);
+    let most = args.lines.unwrap_or(USUAL);
+    Ok(filter.chosen(&text, &store).take(most).map(owned).collect())
 }
 
 fn shown(lines: &[IndexLine<'_>], args: &ListRunsArgs, environment: &Environment) -> String {

@@ -23,9 +23,16 @@ pub fn run(args: &ShowRunArgs, settings: &Settings) -> Result<(), Failure> {
     console::print(&if args.json { json::line(&shown) } else { shown.text(&contents) })
 }
 
+/// All that is shown of a run, as JSON one object.
+pub fn shown(typed: &str, with_messages: bool, settings: &Settings) -> Result<ShownRun, Failure> {
+    let named = NamedRun::find(typed, settings)?;
+    let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
+    Ok(ShownRun::of(named.line, &contents, with_messages))
+}
+
 /// All that is shown of a run; as JSON one object.
 #[derive(Serialize)]
-struct ShownRun {
+pub struct ShownRun {
     #[serde(flatten)]
     line: IndexLine<'static>,
     begun: u64,

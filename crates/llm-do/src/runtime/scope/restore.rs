@@ -47,7 +47,7 @@ pub struct RestoredExchange {
 impl CallScope<'_> {
     /// Begins the conversation with what was said elsewhere. Before any turn.
     pub async fn begin_with(&mut self, history: Vec<Message>) -> Result<(), RunError> {
-        check(&history).map_err(|reason| InputError::History { agent: self.agent.name.clone(), reason })?;
+        check_history(&history).map_err(|reason| InputError::History { agent: self.agent.name.clone(), reason })?;
         let steps = self.steps.at(format_args!("history"));
         let request = steps.is_recorded().then(|| RawJson::of(&history).in_one_line());
         let description = || StepDescription::new(StepKind::Decide, &request);
@@ -124,8 +124,9 @@ fn is_request_of(turn: &str, key: &str) -> bool {
     name.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a history can be gone on with: every tool call has its result, and nothing else has one.
-fn check(history: &[Message]) -> Result<(), String> {
+/// Whether a history can be gone on with: every tool call has its result, and nothing else has one. The error says which message
+/// is wrong.
+pub fn check_history(history: &[Message]) -> Result<(), String> {
     let mut open: Option<&Reply> = None;
     for (index, message) in history.iter().enumerate() {
         let number = index + 1;
@@ -200,7 +201,7 @@ mod tests {
             vec![user(), reply(&["a", "b"]), results(&["a", "b"]), reply(&[]), user()],
         ];
         for history in good {
-            assert_eq!(check(&history), Ok(()), "{history:?}");
+            assert_eq!(check_history(&history), Ok(()), "{history:?}");
         }
         let bad = [
             (vec![user(), reply(&["a"])], "the last reply has tool calls without results"),
@@ -217,7 +218,7 @@ mod tests {
             ),
         ];
         for (history, reason) in bad {
-            assert_eq!(check(&history), Err(reason.to_owned()));
+            assert_eq!(check_history(&history), Err(reason.to_owned()));
         }
     }
 }
