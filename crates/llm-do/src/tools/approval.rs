@@ -191,8 +191,9 @@ impl Verdict {
             | (
                 verdict @ (Self::Block(_) | Self::Fail(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)),
                 Some(Rule::Allow | Rule::Ask),
-            ) => verdict,
-            (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
+            )
+            | (verdict @ Self::Block(_), Some(Rule::Block))
+            | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
             (_, Some(Rule::Block)) => Self::Block("blocked by a rule of the agent".to_owned()),
             (Self::Allow | Self::Ask(_), Some(Rule::Allow)) => Self::Allow,
             (Self::Allow, Some(Rule::Ask)) => Self::Ask(Question::because("a rule of the agent asks")),
