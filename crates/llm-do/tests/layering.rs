@@ -62,7 +62,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("questions", &["message", "tools"]),
-    ("store", &["beneath", "escape", "message", "syntax", "event", "journal", "model", "tools", "questions", "runtime"]),
+    (
+        "store",
+        &["beneath", "escape", "message", "syntax", "event", "journal", "model", "tools", "questions", "runtime"],
+    ),
     (
         "runtime",
         &[
