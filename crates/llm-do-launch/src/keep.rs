@@ -22,7 +22,7 @@ use llm_do::store::layout::{RunId, StoreLayout};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
 use llm_do::store::run::{OnceClaim, Removal, RunStore};
 use llm_do::toolsets::Ending;
-use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime};
+use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime, process};
 
 use crate::error::LaunchError;
 use crate::record::{RunHeader, RunRecord};
@@ -267,6 +267,11 @@ impl RunKeeper {
             let failure = failure.hint(Remedy::from("name a directory that can be written as the place of the state"));
             plan.unkept(&failure, &settings.notes).map(|()| None)
         };
+        // A record is held open as long as the run: many of them must not take what each run needs for a moment.
+        if !process::has_room_to_spare() {
+            let failure = LaunchError::usage("too many files are open already");
+            return plan.unkept(&failure, &settings.notes).map(|()| None);
+        }
         let store = match settings.state.runs()? {
             Ok(store) => store,
             Err(reason) => return unkept(reason),

@@ -47,6 +47,19 @@ pub fn room() -> std::io::Result<()> {
     (0..SOME).map(open).collect::<rustix::io::Result<Vec<_>>>().map(drop).map_err(Into::into)
 }
 
+/// Whether a file can be held open for long and all that is needed for a moment can still be opened. Where the limit is
+/// high this is not looked at.
+pub fn has_room_to_spare() -> bool {
+    const HIGH: u64 = 4096;
+    const SOME: u64 = 24;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if limit >= HIGH {
+        return true;
+    }
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |open| open.count() as u64);
+    open + SOME + most_connections() as u64 <= limit
+}
+
 /// Permission to open a connection, held as long as the connection is used: a caller that finds none left waits until
 /// another connection ends.
 pub(crate) async fn connection() -> Option<SemaphorePermit<'static>> {

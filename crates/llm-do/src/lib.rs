@@ -192,7 +192,7 @@ pub mod prices {
 
 /// What a process is allowed: open files, and room on its stack.
 pub mod process {
-    pub use crate::descriptors::{give_back, raise, room};
+    pub use crate::descriptors::{give_back, has_room_to_spare, raise, room};
     pub use crate::stack::with_room;
 }
 

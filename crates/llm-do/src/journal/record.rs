@@ -436,7 +436,10 @@ impl JournalContents {
             }
             contents.take(number, line).map_err(|reason| Damage::Line { number, reason })?;
         }
-        for key in unused.0.into_values() {
+        // What was said in a conversation is nowhere else: a turn that had only begun is not lost.
+        let is_said = |key: &str| contents.identity.kind != RunKind::Run && is_input_of_entry(key);
+        let unused: Vec<String> = unused.0.into_values().filter(|key| !is_said(key)).collect();
+        for key in unused {
             contents.records.remove(&key);
         }
         Ok(contents)
@@ -622,6 +625,14 @@ impl UnusedDecisions {
             self.0.insert(turn.to_owned(), line.k.clone());
         }
     }
+}
+
+/// Whether a key is that of the input of a turn of the entry, such as `main/t2/input`.
+fn is_input_of_entry(key: &str) -> bool {
+    let mut names = key.split('/');
+    let (entry, turn, input) = (names.next(), names.next(), names.next());
+    let is_turn = turn.and_then(|turn| turn.strip_prefix('t')).is_some_and(|number| number.parse::<u64>().is_ok());
+    entry.is_some() && is_turn && input == Some("input") && names.next().is_none()
 }
 
 /// A line of either sort: those of the run have an empty key.
