@@ -195,6 +195,8 @@ const OF_THE_TERMINAL: &[&str] = &[
     "check.rs",
     "foreign.rs",
     "foreign_flags.rs",
+    "inbox.rs",
+    "once.rs",
     "plan.rs",
     "record.rs",
     "resume.rs",
