@@ -199,6 +199,7 @@ const OF_THE_TERMINAL: &[&str] = &[
     "once.rs",
     "plan.rs",
     "record.rs",
+    "remove.rs",
     "resume.rs",
     "talk.rs",
     "text.rs",
