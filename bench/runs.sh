@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a list of 10 000 runs costs against reading the list with `cat`, and a look at a run of 1000 steps against parsing
-# its lines: instructions of the whole process, counted by callgrind. One command: `bench/runs.sh`. See bench/README.md.
+# What a list of 10 000 runs costs against reading the list with `cat`:
+# instructions of the whole process, counted by callgrind. One command: `bench/runs.sh`. See bench/README.md.
 set -euo pipefail
 export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
@@ -39,6 +39,13 @@ instructions() {
         sed -n 's/.*Collected : //p'
 }
 program=$(realpath "$program")
+# A program as large as this one costs much before it does anything: what the list itself costs is told apart.
+LLM_DO_HOME=$work/nothing
+mkdir -p "$LLM_DO_HOME/state/runs"
+cp "$work/state/key" "$LLM_DO_HOME/state/key"
+head -1 "$index" | sed 's/"bytes":[0-9]*/"bytes":0/' >"$LLM_DO_HOME/state/runs/index"
+empty=$(instructions "$program" runs)
+LLM_DO_HOME=$work
 cat_count=$(instructions cat "$index")
 list=$(instructions "$program" runs)
 project=$(instructions "$program" runs --project project-3 --json)
@@ -50,6 +57,8 @@ printf '%-58s %14s %9s\n' "$RUNS runs, $(wc -c <"$index") bytes" instructions ra
 printf '%-58s %14s %9s\n' \
     "cat" "$cat_count" "1.00" \
     "llm-do runs (the newest 20)" "$list" "$(ratio "$list" "$cat_count")" \
+    "  of an empty list" "$empty" "$(ratio "$empty" "$cat_count")" \
+    "  what the list adds" "$((list - empty))" "$(ratio "$((list - empty))" "$cat_count")" \
     "llm-do runs --project NAME (20 of a tenth of them)" "$project" "$(ratio "$project" "$cat_count")" \
     "llm-do runs --all (every one is a row)" "$all" "$(ratio "$all" "$cat_count")"
 cat >"$saved" <<JSON
@@ -57,7 +66,7 @@ cat >"$saved" <<JSON
   "date": "$(date -u +%Y-%m-%d)",
   "runs": $RUNS,
   "bytes": $(wc -c <"$index"),
-  "instructions": { "cat": $cat_count, "newest": $list, "of_project": $project, "all": $all }
+  "instructions": { "cat": $cat_count, "empty": $empty, "newest": $list, "of_project": $project, "all": $all }
 }
 JSON
 echo "saved in $saved" >&2

@@ -15,6 +15,7 @@ use llm_do::runtime::{Output, RunError};
 use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::working_directory::WorkingDirectory;
 use llm_do_launch::launch::{Launch, ListenPlan, PolicyOverrides, Purpose, Record};
+use llm_do_launch::program_terms::ProgramTerms;
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::record::RunHeader;
 use llm_do_launch::session::Update;
@@ -64,6 +65,7 @@ fn launch(directory: &Path, model: &str, settings: &Settings) -> Launch {
         created: WorkerDefaults::default(),
         own_files: vec!["answer.txt".into()],
         purpose: Purpose::Answer,
+        terms: ProgramTerms::default(),
     }
 }
 

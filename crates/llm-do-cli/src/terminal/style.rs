@@ -42,6 +42,10 @@ impl Styles {
 
 /// How many columns a text takes; what has no width of its own takes none.
 pub fn width(text: &str) -> usize {
+    // Nearly all that is put into columns is plain, and there may be many thousand cells of it.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.len();
+    }
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 

@@ -6,7 +6,7 @@ use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, SeenPart};
 use serde_json::{Value, json};
 
 use crate::document::{Part as Shown, parts};
-use crate::place::Place;
+use crate::place::{Place, Reader};
 use crate::session::{Run, of_type};
 use crate::support::Ended;
 use crate::{python, read, repository};
@@ -39,7 +39,7 @@ const TOUR: &[&str] = &["examples/tour", "-m", "scripted:examples/tour/script.ya
 
 #[test]
 fn the_tour_shows_what_it_promises() {
-    let place = Place::new(None);
+    let place = Place::new(None, Reader::User);
     let ended = ran(&place, &[TOUR, &["--json", "--approve-all"]].concat(), None);
     let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [reader] = of_type(&events, "call_started")[1..] else { panic!("two agents") };
@@ -58,7 +58,7 @@ fn the_tour_shows_what_it_promises() {
 
 #[test]
 fn the_tour_with_a_real_model_and_no_key_says_what_to_set() {
-    let place = Place::new(None);
+    let place = Place::new(None, Reader::User);
     let ended = ran(&place, &["examples/tour", "-m", "anthropic:claude-haiku-4-5", "What about the harbour?"], None);
     let said = "error: agent `editor`: not authenticated: no key for `anthropic`: set ANTHROPIC_API_KEY\n\
                 hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key\n";
@@ -76,7 +76,7 @@ fn the_tour_goes_the_same_way_with_a_provider() {
         .reply(FakeReply::calls([FakeCall::new("write_file", article)]))
         .reply(FakeReply::text("Done."));
     let fake = FakeLlm::start(script);
-    let place = Place::new(None);
+    let place = Place::new(None, Reader::User);
     let flags = ["examples/tour", "-m", "anthropic:claude-haiku-4-5", "--approve-all", "What about the harbour?"];
     let ended = ran(&place, &flags, Some(&fake));
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Done.\n"), "{}", ended.stderr);
@@ -85,7 +85,7 @@ fn the_tour_goes_the_same_way_with_a_provider() {
 
 #[test]
 fn hardening_changes_neither_the_caller_nor_the_answer() {
-    let place = Place::new(None);
+    let place = Place::new(None, Reader::User);
     let stage = |manifest: &str| {
         let project = format!("examples/hardening/{manifest}.json");
         let flags =
@@ -111,7 +111,7 @@ fn the_files_of_a_claim_reach_the_provider_as_what_they_are() {
         .reply(FakeReply::calls([read("receipts/taxi.pdf")]))
         .reply(FakeReply::text(&line))
         .reply(FakeReply::text(&claim));
-    let (fake, place) = (FakeLlm::start(script), Place::new(None));
+    let (fake, place) = (FakeLlm::start(script), Place::new(None, Reader::User));
     let ended = ran(&place, &["examples/claims", "-m", "anthropic:claude-haiku-4-5", "Add up"], Some(&fake));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert_eq!(fake.violations(), []);
@@ -139,7 +139,7 @@ fn a_search_of_the_provider_is_told_and_its_tool_was_offered() {
         {"type": "web_search_result", "url": "https://vasa.example/", "title": "Vasa", "encrypted_content": "x"}
     ]});
     let answer = FakeReply::empty().and_native(used).and_native(found).and_text("In 1961 (https://vasa.example/).");
-    let (fake, place) = (FakeLlm::start(FakeScript::new().reply(answer)), Place::new(None));
+    let (fake, place) = (FakeLlm::start(FakeScript::new().reply(answer)), Place::new(None, Reader::User));
     let flags = ["examples/search", "--trust", "-m", "anthropic:claude-haiku-4-5", "-v", "When was the Vasa raised?"];
     let ended = ran(&place, &flags, Some(&fake));
     assert_eq!(
@@ -161,7 +161,7 @@ fn a_search_of_the_provider_is_told_and_its_tool_was_offered() {
 
 #[test]
 fn the_survey_moves_what_it_may_and_removes_nothing() {
-    let place = Place::new(None);
+    let place = Place::new(None, Reader::User);
     let flags =
         ["examples/survey", "--trust", "-m", "scripted:examples/survey/script.yaml", "-v", "--approve-all", "Tidy up"];
     let ended = ran(&place, &flags, None);

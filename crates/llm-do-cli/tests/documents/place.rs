@@ -16,11 +16,21 @@ const ROWS: u16 = 300;
 
 /// What documents show instead of the directory of a test.
 const SHOWN_DIRECTORY: &str = "/home/ann/work";
+/// And instead of it where it is a home.
+const SHOWN_HOME: &str = "/home/ann";
 
 pub struct Place<'a> {
     pub sandbox: Sandbox,
     /// Whoever answers for every provider; without one there is no key either.
     provider: Option<&'a FakeLlm>,
+}
+
+/// Who reads a document.
+#[derive(Clone, Copy)]
+pub enum Reader {
+    /// Somebody who runs something for the first time, and is told where runs are kept.
+    Newcomer,
+    User,
 }
 
 /// What was seen of a command, and how it ended.
@@ -30,8 +40,11 @@ pub struct Seen {
 }
 
 impl<'a> Place<'a> {
-    pub fn new(provider: Option<&'a FakeLlm>) -> Self {
-        let sandbox = Sandbox::new();
+    pub fn new(provider: Option<&'a FakeLlm>, reader: Reader) -> Self {
+        let sandbox = match reader {
+            Reader::Newcomer => Sandbox::new(),
+            Reader::User => Sandbox::new().told(),
+        };
         copy(&repository().join("examples"), &sandbox.path().join("examples"));
         Self { sandbox, provider }
     }
@@ -63,7 +76,8 @@ impl<'a> Place<'a> {
         let left = terminal.left();
         assert!(!left.written.contains(KEY), "a key is shown: {}", left.screen);
         let directory = fs::canonicalize(self.sandbox.path()).unwrap();
-        let screen = left.screen.replace(directory.to_str().unwrap(), SHOWN_DIRECTORY);
+        let (directory, home) = (directory.to_str().unwrap(), format!("{SHOWN_HOME}/.local"));
+        let screen = left.screen.replace(&format!("{directory}/.local"), &home).replace(directory, SHOWN_DIRECTORY);
         // Some kernels have no fence, which is said.
         let is_kept = |line: &&str| !line.starts_with("note: commands run without a fence");
         let lines: String =

@@ -7,7 +7,8 @@ use fake_llm::{At, FakeCall, FakeLlm, FakeReply, FakeScript, FakeUsage, Injected
 use serde_json::json;
 
 use crate::document::{Part, Typed, parts, written};
-use crate::place::Place;
+use crate::place::{Place, Reader};
+use crate::support::{is_run_id, words};
 use crate::terminal::timeless;
 use crate::{documents, read, repository};
 
@@ -135,6 +136,54 @@ struct Session<'a> {
     code: i32,
     /// The ids of questions as they are written, and as they are now.
     questions: BTreeMap<String, String>,
+    runs: RunNames,
+}
+
+/// The runs of a session in the order in which they are seen: each has the same id whenever a document is typed.
+#[derive(Default)]
+struct RunNames(Vec<String>);
+
+/// As they are written.
+const RUN_IDS: [&str; 8] = [
+    "06gy3k9x7wqe4t2m",
+    "06gy3m2c5ha8r0vz",
+    "06gy3p7d1kt6n9bq",
+    "06gy3qs40xj2w5ec",
+    "06gy3t8m9pv31hfa",
+    "06gy3wb62yd7kz0r",
+    "06gy3ye5c8qg4tsn",
+    "06gy40h17vmxj3b9",
+];
+
+impl RunNames {
+    /// What is seen, as it is written.
+    fn written(&mut self, seen: &str) -> String {
+        for id in words(seen).filter(|word| is_run_id(word)) {
+            if !self.0.iter().any(|known| known == id) {
+                self.0.push(id.to_owned());
+            }
+        }
+        self.0.iter().zip(RUN_IDS).fold(seen.to_owned(), |seen, (id, written)| seen.replace(id, written))
+    }
+
+    /// The runs of a command that is not typed here keep their ids.
+    fn pass_over(&mut self, written: &str) {
+        while RUN_IDS.get(self.0.len()).is_some_and(|id| written.contains(id)) {
+            self.0.push("a run that was not typed".to_owned());
+        }
+    }
+
+    /// What is typed, with the runs of today. Whoever types the beginning of an id means the whole.
+    fn meant(&self, typed: &str) -> String {
+        const SHORTEST: usize = 6;
+        let is_beginning = |word: &&str| word.len() >= SHORTEST && RUN_IDS.iter().any(|id| id.starts_with(word));
+        let beginnings: Vec<&str> = words(typed).filter(is_beginning).collect();
+        beginnings.into_iter().fold(typed.to_owned(), |typed, word| {
+            let run = self.0.iter().zip(RUN_IDS).find(|(_, id)| id.starts_with(word));
+            let (run, _) = run.unwrap_or_else(|| panic!("no run `{word}` was seen before {typed:?}"));
+            typed.replace(word, run)
+        })
+    }
 }
 
 impl Session<'_> {
@@ -143,9 +192,11 @@ impl Session<'_> {
         self.commands.push(command.to_owned());
         let meant = command.replacen("cargo run -q -p llm-do-cli -- ", "llm-do ", 1);
         let meant = self.questions.iter().fold(meant, |meant, (written, now)| meant.replace(written, now));
-        let seen = self.place.types(&meant, keys(command, run), self.code);
+        let seen = self.place.types(&self.runs.meant(&meant), keys(command, run), self.code);
         self.code = seen.code;
-        seen.screen
+        let written = self.runs.written(&seen.screen);
+        assert!(self.runs.0.len() <= RUN_IDS.len(), "more runs than there are ids for them");
+        written
     }
 
     /// The part as it goes now.
@@ -173,6 +224,7 @@ impl Session<'_> {
         let is_asked: Vec<bool> = typed.iter().map(|typed| typed.command == "echo $?").collect();
         for (index, Typed { command, seen }) in typed.into_iter().enumerate() {
             if is_missing(&command) || typed_elsewhere(&command).is_some() {
+                self.runs.pass_over(&seen);
                 all.push(Typed { command, seen });
                 continue;
             }
@@ -193,10 +245,10 @@ impl Session<'_> {
 }
 
 #[track_caller]
-fn goes_as_it_is_written(path: &str, provider: Option<&FakeLlm>) {
+fn goes_as_it_is_written(path: &str, provider: Option<&FakeLlm>, reader: Reader) {
     let document = read(path);
-    let mut session =
-        Session { place: Place::new(provider), commands: Vec::new(), code: 0, questions: BTreeMap::new() };
+    let (place, runs) = (Place::new(provider, reader), RunNames::default());
+    let mut session = Session { place, commands: Vec::new(), code: 0, questions: BTreeMap::new(), runs };
     let now: Vec<Part> = parts(&document).into_iter().map(|part| session.goes(part)).collect();
     let now = written(&now);
     if std::env::var_os("LLM_DO_WRITE_SESSION").is_some() {
@@ -211,21 +263,21 @@ fn goes_as_it_is_written(path: &str, provider: Option<&FakeLlm>) {
 #[test]
 fn the_documents_are_as_they_are_typed() {
     for path in documents("docs").iter().filter(|path| *path != FIRST_SESSION) {
-        goes_as_it_is_written(path, None);
+        goes_as_it_is_written(path, None, Reader::User);
     }
 }
 
 #[test]
 fn the_examples_are_as_they_are_typed() {
     for path in documents("examples").iter().filter(|path| path.ends_with("README.md")) {
-        goes_as_it_is_written(path, None);
+        goes_as_it_is_written(path, None, Reader::User);
     }
 }
 
 #[test]
 fn the_readme_is_as_it_is_typed() {
     let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("An answer of the provider.")));
-    goes_as_it_is_written("README.md", Some(&fake));
+    goes_as_it_is_written("README.md", Some(&fake), Reader::Newcomer);
     assert_eq!(fake.violations(), []);
 }
 
@@ -263,8 +315,18 @@ fn the_first_session_goes_as_it_is_written() {
     let gate = StallGate::new();
     let fake = poet(&gate);
     // That an interrupted run leaves its provider is tested with the signals; here it may leave before the stall.
-    goes_as_it_is_written(FIRST_SESSION, Some(&fake));
+    goes_as_it_is_written(FIRST_SESSION, Some(&fake), Reader::Newcomer);
     assert_eq!(fake.violations(), []);
+}
+
+#[test]
+fn the_runs_of_a_session_are_told_apart_and_called_the_same_each_time() {
+    let mut runs = RunNames::default();
+    let [one, two] = ["06gz8r2k5mw0c7ta", "06gz8r2k6qe9x4vn"];
+    let seen = runs.written(&format!("done · {one}\n{{\"run\":\"{two}\"}} {one}"));
+    assert_eq!(seen, format!("done · {0}\n{{\"run\":\"{1}\"}} {0}", RUN_IDS[0], RUN_IDS[1]));
+    assert_eq!(runs.meant("llm-do resume 06gy3m2c5 --show"), format!("llm-do resume {two} --show"));
+    assert_eq!(runs.meant(&format!("llm-do resume {}", RUN_IDS[0])), format!("llm-do resume {one}"));
 }
 
 #[test]

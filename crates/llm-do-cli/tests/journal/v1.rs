@@ -107,7 +107,8 @@ fn an_old_journal_with_any_line_changed_is_read_or_refused() {
         |line| line.replace("\"told\":{", "\"told\":{\"events\":[{\"type\":7},null],\"x\":"),
     ];
     for change in changes {
-        let text: String = whole.lines().map(|line| format!("{}\n", change(line))).collect();
+        let lines: Vec<String> = whole.lines().map(|line| format!("{}\n", change(line))).collect();
+        let text = lines.concat();
         fs::write(journal(&sandbox), text).unwrap();
         let ended = resume_old(&sandbox, &["--show", "--foreign"]).ended();
         assert!(matches!(ended.code, Some(0 | 2)) && !ended.stderr.contains("panicked"), "{ended:?}");

@@ -133,6 +133,11 @@ pub fn wait(command: &mut Command) -> Ended {
     Ended { stderr: without_run_ids(&stderr), ..ended }
 }
 
+/// What stands between blanks and marks.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
 /// Each id of a run as `RUN`: no two runs have the same.
 pub fn without_run_ids(text: &str) -> String {
     let mut rest = text;

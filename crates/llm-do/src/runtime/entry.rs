@@ -6,6 +6,7 @@ use super::function::FunctionTurns;
 use super::input::{Input, InputError};
 use super::scope::{CallScope, OutsideCaller, RestoredTurns};
 use super::{Output, RunError, Runtime};
+use crate::BoxFuture;
 use crate::event::TraceCall;
 use crate::message::{Content, Message};
 use crate::project::{Entry, EntryFunction};
@@ -113,17 +114,31 @@ impl EntryCall<'_> {
         input: impl Into<Input>,
         cancelled: &CancellationToken,
     ) -> Result<Output, RunError> {
+        self.cancellable_turn(input.into(), cancelled).await
+    }
+
+    /// Boxed, so that its code is made here and not by every crate that takes turns: it is gone through whenever a piece
+    /// of an answer has come.
+    #[inline(never)]
+    fn cancellable_turn<'a>(
+        &'a mut self,
+        input: Input,
+        cancelled: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Output, RunError>> {
         self.turn_start = self.history().len();
         self.unfinished = None;
+        let runtime = self.runtime;
         match &mut self.callee {
-            Callee::Agent(scope) => scope.turn_until(input, cancelled.cancelled()).await,
-            Callee::Function(function, turns) => tokio::select! {
-                biased;
-                answer = self.runtime.enter_function(function, input.into(), turns) => answer,
-                () = tokio::task::coop::unconstrained(cancelled.cancelled()) => {
-                    Err(RunError::Cancelled { partial: String::new() })
+            Callee::Agent(scope) => Box::pin(scope.turn_until(input, cancelled.cancelled())),
+            Callee::Function(function, turns) => Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    answer = runtime.enter_function(function, input, turns) => answer,
+                    () = tokio::task::coop::unconstrained(cancelled.cancelled()) => {
+                        Err(RunError::Cancelled { partial: String::new() })
+                    }
                 }
-            },
+            }),
         }
     }
 

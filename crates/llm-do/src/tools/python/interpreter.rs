@@ -214,10 +214,22 @@ impl Interpreter {
         cx: &CallContext<'_>,
     ) -> Result<RawJson, ToolError> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, requests) = mpsc::unbounded_channel();
-        let _open = self.calls.begin(call, OpenPythonCall { requests: sender, events: cx.events.clone() });
         let seen = CallView::of(sight, cx, |messages| serde_json::to_string(messages).unwrap_or_default());
         let params = RawJson::of(&PythonRequest { asked, context: PythonCallContext { call, seen } });
+        self.served(call, method, params, time, cx).await
+    }
+
+    /// The same for what was put into words already, whatever it was: this is not made anew for each kind of request.
+    async fn served(
+        &self,
+        call: u64,
+        method: &str,
+        params: RawJson,
+        time: Duration,
+        cx: &CallContext<'_>,
+    ) -> Result<RawJson, ToolError> {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let _open = self.calls.begin(call, OpenPythonCall { requests: sender, events: cx.events.clone() });
         let answer = self.connection.request(method, &params);
         let given = |content: &[Content], agent: Option<&str>| self.typed(content, agent);
         let Some(answer) = callback::while_serving_within(time, answer, requests, cx, given).await else {
