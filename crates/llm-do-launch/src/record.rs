@@ -375,6 +375,9 @@ mod tests {
             max_depth in proptest::option::of(1u64..),
             max_requests in proptest::option::of(1u64..),
             cents in proptest::option::of(1u32..),
+            (max_tool_calls, max_input_tokens, max_output_tokens, seconds) in any::<(
+                Option<u64>, Option<u64>, Option<u64>, Option<u32>,
+            )>(),
             (is_allowed, stream, is_attended) in any::<(bool, bool, bool)>(),
         ) -> PolicyOverrides {
             let max_cost_usd = cents.map(|cents| f64::from(cents) / 100.0);
@@ -382,7 +385,14 @@ mod tests {
                 approval_mode,
                 is_attended,
                 max_depth,
-                limits: Limits { max_requests, max_cost_usd, ..Limits::default() },
+                limits: Limits {
+                    max_requests,
+                    max_tool_calls,
+                    max_input_tokens,
+                    max_output_tokens,
+                    max_cost_usd,
+                    timeout_seconds: seconds.map(f64::from),
+                },
                 unknown_prices: UnknownPrices::when(is_allowed),
                 stream,
             }

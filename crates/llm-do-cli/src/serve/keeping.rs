@@ -21,7 +21,7 @@ use crate::commands::resume;
 use crate::failure::Failure;
 
 /// What is written of a scope, and what is known of it already.
-pub struct ScopeRecord {
+pub struct ScopeRecording {
     pub record: Record,
     pub known: Option<Arc<dyn KnownAnswers>>,
     pub prior: Option<PriorScope>,
@@ -126,9 +126,9 @@ pub fn recording(
     linked: &LinkedLaunch,
     continued: Option<OpenRun>,
     settings: &Settings,
-) -> Result<ScopeRecord, Failure> {
+) -> Result<ScopeRecording, Failure> {
     let Some(run) = continued else {
-        return Ok(ScopeRecord { record: new_record(open, linked, settings)?, known: None, prior: None });
+        return Ok(ScopeRecording { record: new_record(open, linked, settings)?, known: None, prior: None });
     };
     let contents = run.contents();
     let pending = resume::waiting(contents, &run.header.run);
@@ -147,7 +147,7 @@ pub fn recording(
     let durability = (open.durable || run.header.flags.durable).then_some(Durability::Synced);
     let record = run.resume(matching, durability, RunSubject::of(linked.program()), settings)?;
     let known = (!answers.0.is_empty()).then(|| Arc::new(answers) as Arc<dyn KnownAnswers>);
-    Ok(ScopeRecord { record: Record::Known(record), known, prior: Some(prior) })
+    Ok(ScopeRecording { record: Record::Known(record), known, prior: Some(prior) })
 }
 
 fn new_record(open: &Open, linked: &LinkedLaunch, settings: &Settings) -> Result<Record, Failure> {

@@ -25,7 +25,7 @@ use llm_do_launch::settings::Settings;
 use llm_do_launch::trust::{Standing, TrustAnswers};
 
 use super::calls::{ClientCaller, ClientCalls};
-use super::keeping::{self, ScopeRecord};
+use super::keeping::{self, ScopeRecording};
 use super::offer;
 use super::order::EventBarrier;
 use super::protocol::{
@@ -79,7 +79,7 @@ pub async fn prepare(
     let linked = Box::pin(trusted.link()).await.map_err(Failure::from)?;
     let linked = linked.adapted(|program| Ok::<_, Failure>(entered(program, function)))?;
     let (agent, model) = entry(linked.program());
-    let ScopeRecord { record, known, prior } = keeping::recording(&mut open, &linked, continued, &settings)?;
+    let ScopeRecording { record, known, prior } = keeping::recording(&mut open, &linked, continued, &settings)?;
     let ready = linked.ready(record, known).map_err(Failure::from)?;
     let is_kept = matches!(ready.resumption(), Some(Resumption::Run(_)));
     let trouble = Trouble::default();

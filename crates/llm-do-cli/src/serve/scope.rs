@@ -99,6 +99,8 @@ struct PendingTurn {
     by: Arc<OnceLock<StopReason>>,
     /// Held as long as the turn goes on.
     goes_on: Arc<()>,
+    /// Nobody waits for its answer any more.
+    is_taken_back: bool,
 }
 
 impl Scope {
@@ -197,7 +199,13 @@ impl Scope {
         let (answer, answered) = oneshot::channel();
         let (goes_on, by) = (Arc::new(()), Arc::new(OnceLock::new()));
         let ended = Arc::downgrade(&goes_on);
-        let _ = self.turns.send(PendingTurn { answer, cancelled: cancelled.clone(), by: Arc::clone(&by), goes_on });
+        let _ = self.turns.send(PendingTurn {
+            answer,
+            cancelled: cancelled.clone(),
+            by: Arc::clone(&by),
+            goes_on,
+            is_taken_back: false,
+        });
         self.under_way = Some(TurnUnderWay { cancelled, by, ended });
         answered
     }
@@ -347,8 +355,12 @@ impl Attendant {
                 updates.events_so_far().for_each(|event| self.tell(&event));
                 let _ = waits.send(());
             }
-            if let Some(turn) = turn.as_ref().filter(|_| is_taken_back) {
-                turn.cancelled.cancel();
+            if let Some(turn) = turn.as_mut().filter(|_| is_taken_back) {
+                turn.is_taken_back = true;
+                // Of a client that is gone nobody took it back: what becomes of the turn is decided for the whole scope.
+                if !self.client.is_over() {
+                    turn.cancelled.cancel();
+                }
             }
         }
     }
@@ -405,7 +417,7 @@ impl Attendant {
 /// Returns when the request of a turn was taken back.
 async fn taken_back(turn: &mut Option<PendingTurn>) {
     match turn {
-        Some(turn) if !turn.cancelled.is_cancelled() => turn.answer.closed().await,
+        Some(turn) if !turn.is_taken_back => turn.answer.closed().await,
         Some(_) | None => std::future::pending().await,
     }
 }

@@ -97,7 +97,7 @@ fn the_programs_of_the_python_document_print_what_it_says() {
         assert_eq!(printed.lines().collect::<Vec<_>>(), expected, "{source}");
         ran += 1;
     }
-    assert_eq!(ran, 5);
+    assert_eq!(ran, 6);
 }
 
 #[test]

@@ -479,6 +479,11 @@ fn questions_are_listed_and_answered_by_another_program() {
     let asked = client.question();
     let mut other = Client::start(&sandbox);
     let id = asked["params"]["id"].as_str().unwrap();
+    // It is asked a moment before its line is in the record.
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while other.result("questions.list", &json!({}))["questions"] == json!([]) {
+        assert!(Instant::now() < deadline, "it is not listed");
+    }
     let answered = other.result("questions.answer", &json!({"question": id, "approved": true}));
     assert_eq!(answered["running"], true);
     assert_eq!(client.answer(turn)["result"]["output"], "Result: wrote 2 characters to other.txt");

@@ -227,6 +227,11 @@ impl Connection {
         answer
     }
 
+    /// Whether the other side is gone. What it asked for is given up only after that.
+    pub fn is_over(&self) -> bool {
+        matches!(*self.0.waiting(), RpcWaiters::Closed(_))
+    }
+
     /// Tells the other side something that it does not answer; if it is gone, nothing happens.
     pub fn notify(&self, method: &str, params: &RawJson) {
         self.0.send(&Outgoing { jsonrpc: "2.0", id: None, method, params });
