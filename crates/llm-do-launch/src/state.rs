@@ -82,7 +82,7 @@ impl StateDirectory {
             (StateKeySource::Given(key), _) => Ok(key.clone()),
             (StateKeySource::File(file), _) => Ok(from_file(file)?),
             (StateKeySource::Directory, Some(directory)) => {
-                StateKey::of_directory(directory).map_err(|error| error.to_string())
+                StateKey::of_directory(directory).map_err(|error| format!("{}: {error}", directory.display()))
             }
             (StateKeySource::Directory, None) => Err("there is no home directory for a key".to_owned()),
         })

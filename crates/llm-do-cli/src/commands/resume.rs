@@ -9,6 +9,8 @@ use llm_do::escape::visible;
 use llm_do::questions::AnswerDesk as _;
 use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
 use llm_do::store::desk::RunAnswers;
+use llm_do::store::index::RunState;
+use llm_do::store::summary::{JournalUse, RunSummary};
 use llm_do::toolsets::{Ending, InDoubt};
 use llm_do::trust::Fingerprint;
 use llm_do::{Answer, ApprovalRequest, Project, RunError, WorkingDirectory, names, records};
@@ -341,11 +343,12 @@ fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String,
         visible(by),
     );
     let waiting = waiting(&contents, &header.run);
-    let state = match (records::outcome(&contents), waiting.len()) {
-        (Some(_), _) => "finished".to_owned(),
-        (None, 0) => "not finished".to_owned(),
-        (None, 1) => "waits for an approval".to_owned(),
-        (None, several) => format!("waits for {several} approvals"),
+    let is_done = RunSummary::of(&contents, JournalUse::Free).state == RunState::Done;
+    let state = match waiting.len() {
+        0 if is_done => "finished".to_owned(),
+        0 => "not finished".to_owned(),
+        1 => "waits for an approval".to_owned(),
+        several => format!("waits for {several} approvals"),
     };
     text.push_str(&format!("{state}\n"));
     for pending in &waiting {

@@ -18,7 +18,7 @@ use crate::commands::check_report::verdict_words;
 use crate::console;
 use crate::failure::Failure;
 use crate::report::{self, OutputPlan};
-use crate::signals::StopReason;
+use crate::signals::{Signals, StopReason};
 use crate::terminal::line_editor::{LineEditor, PromptOutcome};
 use crate::terminal::render::View;
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
@@ -152,7 +152,7 @@ impl Chat {
         if turns.plan.view.tells_notes() {
             console::complain(&last_exchange(&restored));
         }
-        if restored.unfinished.is_none() || !cut.is_finished(turns.plan.view)? {
+        if restored.unfinished.is_none() || !cut.is_finished(turns.plan.view, &mut watch.signals).await? {
             return Ok(Goes::On);
         }
         watch.display.restart();
@@ -186,14 +186,18 @@ pub enum CutTurn {
 }
 
 impl CutTurn {
-    fn is_finished(self, view: View) -> Result<bool, Failure> {
+    async fn is_finished(self, view: View, signals: &mut Signals) -> Result<bool, Failure> {
         match self {
             Self::Finish => Ok(true),
-            Self::Ask => trust::ask("the last turn was cut off. Finish it first?\n  y yes\n  n no, leave it out\n"),
+            Self::Ask => {
+                const QUESTION: &str =
+                    "the last turn was not finished. Finish it first?\n  y yes\n  n no, leave it out\n";
+                trust::ask_during(QUESTION, signals).await
+            }
             Self::Changed => {
                 if view.tells_notes() {
                     console::complain(
-                        "note: the last turn was cut off, and the project has changed since: it is left out. `--force` \
+                        "note: the last turn was not finished, and the project has changed since: it is left out. `--force` \
                          finishes it with the project of today\n",
                     );
                 }

@@ -156,14 +156,16 @@ async fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, F
 
 /// The same for another question, before the run and its executor: yes or no.
 pub fn ask(question: &str) -> Result<bool, Failure> {
-    executor()?.block_on(async {
-        let mut signals = Signals::listen()?;
-        let terminal = Terminal::open().map_err(unreadable)?;
-        let keys = terminal.keys().map_err(unreadable)?;
-        let mut asking = TrustDialog { keys, signals: &mut signals };
-        asking.show(question, QuestionStage::Answer).await?;
-        Ok(asking.answer(false).await? == TrustChoice::Exactly)
-    })
+    executor()?.block_on(async { ask_during(question, &mut Signals::listen()?).await })
+}
+
+/// The same during a run, which hears of signals already.
+pub async fn ask_during(question: &str, signals: &mut Signals) -> Result<bool, Failure> {
+    let terminal = Terminal::open().map_err(unreadable)?;
+    let keys = terminal.keys().map_err(unreadable)?;
+    let mut asking = TrustDialog { keys, signals };
+    asking.show(question, QuestionStage::Answer).await?;
+    Ok(asking.answer(false).await? == TrustChoice::Exactly)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it away")]

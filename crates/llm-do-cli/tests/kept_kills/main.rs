@@ -15,7 +15,6 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -88,8 +87,9 @@ impl Desk {
 
     fn journal(&self) -> String {
         let runs = fs::read_dir(self.sandbox.state().join("runs")).into_iter().flatten().flatten();
-        let journals: Vec<PathBuf> = runs.map(|run| run.path().join("journal")).filter(|path| path.is_file()).collect();
-        let bytes = journals.first().map(|path| fs::read(path).unwrap()).unwrap_or_default();
+        let journals = runs.map(|run| run.path().join("journal")).filter(|path| path.is_file());
+        // A process that was killed before its first line left an empty one.
+        let bytes = journals.map(|path| fs::read(path).unwrap()).max_by_key(Vec::len).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect()
     }

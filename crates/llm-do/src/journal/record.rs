@@ -436,10 +436,8 @@ impl JournalContents {
             }
             contents.take(number, line).map_err(|reason| Damage::Line { number, reason })?;
         }
-        // What was said in a conversation is nowhere else: a turn that had only begun is not lost.
-        let is_said = |key: &str| contents.identity.kind != RunKind::Run && is_input_of_entry(key);
-        let unused: Vec<String> = unused.0.into_values().filter(|key| !is_said(key)).collect();
-        for key in unused {
+        let is_conversation = contents.identity.kind != RunKind::Run;
+        for key in unused.0.into_values().filter(|key| !(is_conversation && is_said(key))) {
             contents.records.remove(&key);
         }
         Ok(contents)
@@ -593,6 +591,12 @@ pub fn turn_number(entry: &str, key: &str) -> Option<u64> {
     name.parse().ok().filter(|number: &u64| number.to_string() == name)
 }
 
+/// Whether a key is that of what was said in a turn of the entry. What was said in a conversation stands nowhere else.
+fn is_said(key: &str) -> bool {
+    let entry = key.split('/').next().unwrap_or_default();
+    key.ends_with("/input") && key.matches('/').count() == 2 && turn_number(entry, key).is_some()
+}
+
 /// The records beneath a key, all levels.
 pub fn beneath<'a>(
     records: &'a BTreeMap<String, JournalEntry>,
@@ -625,14 +629,6 @@ impl UnusedDecisions {
             self.0.insert(turn.to_owned(), line.k.clone());
         }
     }
-}
-
-/// Whether a key is that of the input of a turn of the entry, such as `main/t2/input`.
-fn is_input_of_entry(key: &str) -> bool {
-    let mut names = key.split('/');
-    let (entry, turn, input) = (names.next(), names.next(), names.next());
-    let is_turn = turn.and_then(|turn| turn.strip_prefix('t')).is_some_and(|number| number.parse::<u64>().is_ok());
-    entry.is_some() && is_turn && input == Some("input") && names.next().is_none()
 }
 
 /// A line of either sort: those of the run have an empty key.
@@ -814,6 +810,23 @@ mod tests {
             let lines: Vec<&str> = std::iter::once(&decided).chain(&later).map(String::as_str).collect();
             assert_eq!(keys(read(&lines)).len(), left, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn what_was_said_in_a_conversation_counts_at_once() {
+        let header = HEADER.replacen("\"kind\":\"run\",", "\"kind\":\"run\",\"run\":{\"kind\":\"chat\"},", 1);
+        let read = |later: &[&str]| {
+            let said = [line("main/t0/input", "decide", "done"), line("main/t0", "call", "done")];
+            let lines: Vec<String> = std::iter::once(header.clone())
+                .chain(said)
+                .chain(later.iter().map(|key| line(key, "decide", "done")))
+                .collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            keys(JournalContents::read(&signed(&lines), Some(&key())).map(|(contents, _)| contents))
+        };
+        assert_eq!(read(&["main/t1/input"]), ["main/t0", "main/t0/input", "main/t1/input"]);
+        // What an agent was called with follows from the call, and is decided again.
+        assert_eq!(read(&["main/t0/m0/c0/t0/input"]).len(), 2);
     }
 
     #[test]

@@ -214,6 +214,7 @@ fn dollars(picodollars: u128) -> f64 {
 /// The files of what runs cost.
 #[derive(Clone, Debug)]
 pub struct CostFiles {
+    state: PathBuf,
     directory: PathBuf,
 }
 
@@ -223,7 +224,7 @@ const LONGEST: u64 = 256 << 20;
 impl CostFiles {
     /// Those of this store.
     pub fn of(layout: &StoreLayout) -> Self {
-        Self { directory: layout.costs() }
+        Self { state: layout.state().to_owned(), directory: layout.costs() }
     }
 
     /// Appends lines: for each month all of them by one write, or none.
@@ -235,6 +236,7 @@ impl CostFiles {
             bytes.push(b'\n');
         }
         if !months.is_empty() {
+            files::make_private(&self.state)?;
             files::make_private(&self.directory)?;
         }
         for (month, bytes) in months {

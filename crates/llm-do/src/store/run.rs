@@ -132,6 +132,8 @@ impl RunStore {
     /// Makes the directory of a run that has its id already, such as one from another machine. If there is such a run the
     /// error is [`io::ErrorKind::AlreadyExists`].
     pub fn create_as(&self, id: &RunId) -> io::Result<()> {
+        // Whoever owns the one above it could exchange it.
+        files::make_private(self.layout.state())?;
         files::make_private(&self.layout.runs())?;
         DirBuilder::new().mode(0o700).create(self.layout.run(id))
     }
