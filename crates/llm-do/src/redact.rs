@@ -37,7 +37,7 @@ impl Redactor {
         redactor
     }
 
-    /// One more key. One that is shorter than [`SHORTEST`] is left out, since it is a word of a text as well.
+    /// One more key. One that is shorter than `SHORTEST` is left out, since it is a word of a text as well.
     pub fn learn(&self, value: &str) {
         let value = value.trim();
         if value.len() < SHORTEST {

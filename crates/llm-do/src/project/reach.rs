@@ -38,7 +38,7 @@ pub struct ReachPath<'a> {
     pub asks: bool,
 }
 
-/// An agent's worst case: for each capability, in the order of [`Capability::ALL`], the shortest way to it.
+/// An agent's worst case: for each capability, in the order of `Capability::ALL`, the shortest way to it.
 pub type Worst<'a> = Vec<(Capability, ReachPath<'a>)>;
 
 impl Program {

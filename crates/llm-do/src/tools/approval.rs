@@ -37,7 +37,7 @@ impl Rule {
     /// The words for it in files, from the most to the least that is let through.
     pub(crate) const WORDS: &[&str] = &["allow", "ask", "block"];
 
-    /// The rule that exactly this word means; `None` if it is none of [`Rule::WORDS`].
+    /// The rule that exactly this word means; `None` if it is none of `Rule::WORDS`.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "allow" => Some(Self::Allow),

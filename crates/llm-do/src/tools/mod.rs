@@ -501,7 +501,7 @@ impl Capability {
     }
 }
 
-/// A set of capabilities, in the order of [`Capability::ALL`].
+/// A set of capabilities, in the order of `Capability::ALL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(u8);
 

@@ -69,7 +69,7 @@ pub struct FenceConfig {
     pub fencing: Fencing,
     /// How much of a fence is enough.
     pub accept: Accept,
-    /// A program that becomes the keeper when its first argument is [`keep::COMMAND`]: `llm-do` itself, or
+    /// A program that becomes the keeper when its first argument is `keep::COMMAND`: `llm-do` itself, or
     /// `llm-do-keeper`. Without one there is the thin fence at most.
     pub keeper: Option<PathBuf>,
     /// What commands never see: where the program keeps its own.
