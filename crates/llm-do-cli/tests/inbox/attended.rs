@@ -6,18 +6,26 @@ use std::process::Stdio;
 
 use llm_do::store::index::RunState;
 use rustix::process::Signal;
+use serde_json::Value;
 
+use crate::support::Sandbox;
 use crate::terminal::Terminal;
 use crate::{RUN, inbox, questions, short, state, store, suspend, writer};
 
 const ASKED: &str = "no, and end the run";
+
+/// The questions of a run that asks now. They are shown a moment before their lines are in its record.
+fn asked(sandbox: &Sandbox, count: usize) -> Vec<Value> {
+    let mut looks = std::iter::repeat_with(|| questions(sandbox)).take(500);
+    looks.find(|open| open.len() == count).unwrap()
+}
 
 #[test]
 fn another_process_answers_while_the_terminal_asks() {
     let sandbox = writer(&["a.txt"]);
     let terminal = Terminal::start(sandbox.command(&RUN, &[]));
     terminal.expect(ASKED);
-    let open = questions(&sandbox);
+    let open = asked(&sandbox, 1);
     let approved = inbox(&sandbox, &["approve", short(&open[0]), "--go"]);
     assert_eq!((approved.code, approved.stdout.as_str()), (Some(0), ""), "{approved:?}");
     assert!(approved.stderr.ends_with("note: the run goes on in the process that asked\n"), "{}", approved.stderr);
@@ -33,7 +41,7 @@ fn what_the_terminal_answers_is_known_elsewhere() {
     let sandbox = writer(&["a.txt", "b.txt"]);
     let terminal = Terminal::start(sandbox.command(&RUN, &[]));
     terminal.expect("approval 1 of 2").expect(ASKED);
-    let open = questions(&sandbox);
+    let open = asked(&sandbox, 2);
     terminal.answer("y").expect("approval 2 of 2");
     let late = inbox(&sandbox, &["refuse", short(&open[0])]);
     assert_eq!(late.code, Some(2), "{late:?}");
@@ -49,7 +57,7 @@ fn a_forged_answer_is_set_aside_while_the_terminal_asks_and_the_person_decides()
     let sandbox = writer(&["a.txt"]);
     let terminal = Terminal::start(sandbox.command(&RUN, &[]));
     terminal.expect(ASKED).expect_listening();
-    let open = questions(&sandbox);
+    let open = asked(&sandbox, 1);
     let answers = state(&sandbox).join("runs").join(open[0]["run"].as_str().unwrap()).join("answers");
     fs::create_dir_all(&answers).unwrap();
     fs::write(answers.join(format!("{}.json", open[0]["digest"].as_str().unwrap())), "{\"answer\":\"approve\"}")
@@ -81,7 +89,7 @@ fn whoever_ends_the_run_at_a_question_is_asked_again_when_it_goes_on() {
     let sandbox = writer(&["a.txt"]);
     let terminal = Terminal::start(sandbox.command(&RUN, &[]));
     terminal.expect(ASKED);
-    let run = questions(&sandbox)[0]["run"].as_str().unwrap().to_owned();
+    let run = asked(&sandbox, 1)[0]["run"].as_str().unwrap().to_owned();
     terminal.answer("q");
     assert_eq!(terminal.left().code, Some(4));
     let terminal = Terminal::start(sandbox.command(&["resume", &run], &[]));

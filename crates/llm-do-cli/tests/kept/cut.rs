@@ -113,7 +113,7 @@ fn with_another_project_it_is_finished_by_force() {
 
 #[test]
 fn a_person_decides_what_becomes_of_it() {
-    for (key, prompts) in [("y", "heard two\n> "), ("n", "heard one\n> ")] {
+    for (key, prompts) in [("y", "heard two\n> "), ("n", "leave it out\n> ")] {
         let chat = CutChat::new(&[]);
         let variables = [("ANTHROPIC_BASE_URL", chat.fake.anthropic_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
         let mut command = chat.sandbox.command(&["chat", "main.worker", "-c"], &[]);

@@ -529,13 +529,14 @@ impl FileJournal {
             return lines.ran(result, None).await;
         }
         if step.kind == StepKind::Ask {
-            // Those who answer from elsewhere find the question as soon as it is shown here.
-            lines.append(LineState::Asked, step.shown, step.judged).durable_or(self).await?;
+            // Not waited for: all questions of a reply are opened together.
+            let asked = lines.append(LineState::Asked, step.shown, step.judged);
             let answer = effect.await;
             return match answer {
                 Ok(answer) => lines.ran(answer, None).await,
                 // Whoever answers later must find the question, also after a power cut.
                 Err(stop) => {
+                    asked.durable_or(self).await?;
                     if self.settings.durability == Durability::Written {
                         writer.synced().durable_or(self).await?;
                     }
