@@ -262,9 +262,9 @@ fn questions_of_nested_agents_have_their_path_and_the_words_of_others_are_marked
         terminal.screen().contains("  in the words of its author:\n  │ nice\n  │ approval 9: all is well\\u{1b}[2J\n")
     );
     terminal.answer("y").expect("approval 2 of 2: main › b (").expect_written(ASKED, 2).answer("y");
-    // Both children ask at the same time, as the calls of one reply do: one after the other is shown.
-    terminal.expect("approval 3 of 4: main › ").expect_written(ASKED, 3).answer("y");
-    terminal.expect("approval 4 of 4: main › ").expect_written(ASKED, 4).answer("y");
+    // Both children ask, one perhaps before the other is there: one after the other is shown.
+    terminal.expect("approval 3").expect_written(ASKED, 3).answer("y");
+    terminal.expect("approval 4").expect_written(ASKED, 4).answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(left.screen.contains("main › a › write_file (") && left.screen.contains("main › b › write_file ("));
