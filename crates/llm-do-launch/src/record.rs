@@ -158,6 +158,7 @@ impl LaunchRecord {
             own_files,
             purpose: Purpose::Answer,
             terms: terms.or(&self.terms),
+            rules: Vec::new(),
         })
     }
 
@@ -438,6 +439,7 @@ mod tests {
             own_files: Vec::new(),
             purpose: Purpose::Answer,
             terms: ProgramTerms::default(),
+            rules: Vec::new(),
         }
     }
 

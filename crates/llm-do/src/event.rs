@@ -90,6 +90,8 @@ pub enum ApprovalResult {
     ToolForSession,
     Edited,
     Refused,
+    /// Nobody was asked: a lasting rule of the user allows it.
+    Rule,
     /// Nobody was asked: every question is answered with yes in this run.
     Policy,
     /// Nobody was asked again: an earlier answer covers it.

@@ -185,6 +185,14 @@ pub mod names {
     pub use crate::syntax::table::is_name;
 }
 
+/// Lasting rules: what the user, the project and the organisation say about calls, in files.
+pub mod policy {
+    pub use crate::tools::approval::{CallOutlook, JudgingStep};
+    pub use crate::tools::policy::{
+        Explanation, LastingRule, LastingRules, RuleDraft, RuleFile, RuleSource, RuledCall, SpokenRule, read_rules,
+    };
+}
+
 /// What tokens cost.
 pub mod prices {
     pub use crate::model::prices::{ModelPrice, Prices, Rate, Rates};

@@ -19,6 +19,7 @@ use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
+use crate::tools::policy::LastingRule;
 use crate::tools::working_directory::WorkingDirectory;
 
 /// The manifest's name.
@@ -98,6 +99,14 @@ impl Project {
         }
         self.problems.extend(problems);
         self
+    }
+
+    /// The lasting rules of its manifest.
+    pub fn rules(&self) -> &[Arc<LastingRule>] {
+        match &self.layout {
+            Layout::Manifest(manifest) => &manifest.rules,
+            Layout::SingleFile | Layout::Directory | Layout::Unreadable => &[],
+        }
     }
 
     /// Reads a project: a manifest, a directory, or one worker file. Mistakes inside its files are kept for

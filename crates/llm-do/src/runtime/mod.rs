@@ -53,6 +53,7 @@ use crate::tools::approval::{ApprovalMode, Approvals, Candidate, Gate, GateOutco
 use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
+use crate::tools::policy::Explanation;
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::working_directory::WorkingDirectory;
@@ -252,8 +253,8 @@ pub struct Runtime {
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
 }
 
-fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
-    Arc::new(Gate::new(run, config.approvals.clone()))
+fn gate(run: String, config: &RuntimeConfig, program: &Program) -> Arc<Gate> {
+    Arc::new(Gate::new(run, config.approvals.clone()).ruled(&program.rules, &program.root))
 }
 
 /// What a run gave.
@@ -601,7 +602,7 @@ impl Runtime {
         let session = Arc::new(RunTotals::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
-        let gate = gate(run_id::run_id(), &config);
+        let gate = gate(run_id::run_id(), &config, &program);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed) = (Arc::new(program), PriorSpending::default());
@@ -662,7 +663,7 @@ impl Runtime {
     /// The same run under the id that it has; before any call is opened.
     #[must_use]
     pub fn identified(mut self, run: String) -> Self {
-        self.gate = gate(run, &self.config);
+        self.gate = gate(run, &self.config, &self.program);
         self
     }
 
@@ -890,6 +891,14 @@ impl Runtime {
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
         self.check_prices()?;
         self.open_for(agent, self.events.new_call(), Caller::Nobody).await
+    }
+
+    /// What would become of a call of an agent's tool, and why. The agent's toolsets are opened for that; nothing is called.
+    pub async fn explain(&self, agent: &str, tool: &str, arguments: &RawJson) -> Result<Explanation, RunError> {
+        let scope = self.open(agent).await?;
+        let explained = scope.explain(tool, arguments, self.config.approvals.mode).await;
+        scope.finish().await;
+        explained.map_err(|reason| RunError::NoAgent { reason })
     }
 
     /// Opens a call on behalf of an agent that runs elsewhere: one level deeper than it, and named after it.

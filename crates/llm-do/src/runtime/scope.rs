@@ -31,9 +31,10 @@ use crate::message::{
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
 use crate::project::{AgentSpec, Limit, Limits, Typing};
-use crate::tools::approval::canonical;
+use crate::tools::approval::{ApprovalMode, canonical};
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
+use crate::tools::policy::Explanation;
 use crate::tools::{CallContext, Ending, Nesting};
 
 pub use restore::{RestoredExchange, RestoredTurns, check_history};
@@ -532,6 +533,17 @@ impl<'r> CallScope<'r> {
         }
     }
 
+    /// What would become of a call, and why.
+    pub(super) async fn explain(
+        &self,
+        tool: &str,
+        arguments: &RawJson,
+        mode: ApprovalMode,
+    ) -> Result<Explanation, String> {
+        let cancellation = CancellationToken::new();
+        self.plane().explain(tool, arguments, mode, &self.context(&cancellation)).await
+    }
+
     fn context<'a>(&'a self, cancellation: &'a CancellationToken) -> CallContext<'a> {
         let input = match self.turn.as_ref().and_then(|turn| self.frame.history.get(turn.start)) {
             Some(Message::User(message)) => message.parts.as_slice(),
@@ -670,7 +682,7 @@ impl<'r> CallScope<'r> {
     }
 
     fn request_steps(&self) -> Steps {
-        self.steps.at(format_args!("t{}/m{}", self.turns - 1, self.requests - 1))
+        self.steps.at(format_args!("t{}/m{}", self.turns.saturating_sub(1), self.requests.saturating_sub(1)))
     }
 
     /// Closes the toolsets, the last one first, and tells how the call ended.

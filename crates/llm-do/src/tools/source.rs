@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use super::approval::{CommandVerdict, DeclaredVerdict, Rule, strictest};
 use super::{Capabilities, Capability, DeclaredTool};
 
 /// A declared capability: what an agent means by a name in `toolsets`.
@@ -436,6 +436,15 @@ impl ToolsetSource {
             Self::Variant(variant) => variant.of.origin(),
             source => source,
         }
+    }
+}
+
+impl ToolsetSource {
+    /// What definitions that choose some tools of a toolset say about this one.
+    pub(crate) fn rule_for(&self, tool: &str) -> Option<Rule> {
+        let Self::Variant(variant) = self else { return None };
+        let original = tool.strip_prefix(variant.prefix.as_str()).unwrap_or(tool);
+        strictest([variant.approval.get(original).copied(), variant.of.rule_for(original)])
     }
 }
 
