@@ -15,7 +15,9 @@ pub mod load;
 pub mod manifest;
 pub(crate) mod programs;
 mod python;
+#[cfg(feature = "front-end")]
 pub mod reach;
+#[cfg(feature = "front-end")]
 pub mod schema;
 pub mod trust;
 pub mod worker;

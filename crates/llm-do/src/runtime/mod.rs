@@ -1,11 +1,13 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+#[cfg(feature = "front-end")]
 pub mod call_tree;
 mod continuation;
 mod dynamic;
 mod entry;
 mod function;
 pub mod input;
+#[cfg(feature = "front-end")]
 pub mod judgements;
 pub(crate) mod ledger;
 pub mod mcp;
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
+use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, Refusal, TraceCall, UsageReport};
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
@@ -66,7 +68,9 @@ use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
-pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns, check_history};
+#[cfg(feature = "front-end")]
+pub use scope::check_history;
+pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -692,7 +696,8 @@ impl Runtime {
 
     /// The same session, whose messages this log keeps; before any call is opened.
     #[must_use]
-    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+    #[cfg(feature = "front-end")]
+    pub fn logged_by(self, log: Arc<dyn crate::event::MessageLog>) -> Self {
         Self { events: self.events.logged_by(log), ..self }
     }
 

@@ -36,7 +36,9 @@ use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Ending, Nesting};
 
-pub use restore::{RestoredExchange, RestoredTurns, check_history};
+#[cfg(feature = "front-end")]
+pub use restore::check_history;
+pub use restore::{RestoredExchange, RestoredTurns};
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;

@@ -18,8 +18,10 @@ use crate::message::RawJson;
 use crate::redact::Redactor;
 
 pub use crate::journal::digest::digest;
+#[cfg(feature = "front-end")]
+pub use judgement::VerdictKind;
 pub(crate) use judgement::together;
-pub use judgement::{CallSubject, DecidedBy, Judgement, JudgementRecord, Ruling, UnshownCall, VerdictKind};
+pub use judgement::{CallSubject, DecidedBy, Judgement, JudgementRecord, Ruling, UnshownCall};
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +114,7 @@ impl DeclaredVerdict {
     }
 
     /// Whether nothing runs without a question.
+    #[cfg(feature = "front-end")]
     pub(crate) fn always_asks(&self) -> bool {
         match self {
             Self::Allow | Self::Block | Self::Unknown => false,
@@ -121,6 +124,7 @@ impl DeclaredVerdict {
     }
 
     /// Whether a call can happen at all.
+    #[cfg(feature = "front-end")]
     pub(crate) fn can_run(&self) -> bool {
         match self {
             Self::Allow | Self::Ask | Self::AlwaysAsk | Self::Unknown => true,
@@ -476,6 +480,7 @@ impl AskedQuestion {
 }
 
 /// The key of the call that is asked about, from that of the question.
+#[cfg(feature = "front-end")]
 pub fn key_of_call(question: &str) -> &str {
     question.strip_suffix("/ask").unwrap_or(question)
 }

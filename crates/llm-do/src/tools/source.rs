@@ -393,6 +393,7 @@ impl ToolsetSource {
     }
 
     /// What it can do even where its tools are not known.
+    #[cfg(feature = "front-end")]
     pub(crate) fn capabilities(&self) -> Capabilities {
         match self {
             // A server is a program with the user's rights, or a service elsewhere.
@@ -407,6 +408,7 @@ impl ToolsetSource {
     }
 
     /// Whether its code may call agents by name.
+    #[cfg(feature = "front-end")]
     pub(crate) fn is_code(&self) -> bool {
         match self {
             Self::Python(_) | Self::Registered(_) | Self::Open => true,
