@@ -161,7 +161,7 @@ pub(crate) fn last_of_each(lines: impl IntoIterator<Item = CostLine>) -> Vec<Cos
     kept
 }
 
-/// Sums by group, in the order of their names. The caller has dropped what does not count ([`last_of_each`]).
+/// Sums by group, in the order of their names. The caller has dropped what does not count.
 pub fn sums(lines: &[CostLine], group: CostGroup) -> Vec<CostSum> {
     #[derive(Default)]
     struct Total {

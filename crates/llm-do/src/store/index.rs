@@ -241,7 +241,7 @@ impl IndexText {
     }
 
     /// Whether there may be runs that it does not have. The caller compares it with the runs then ([`IndexText::missing`])
-    /// and has it made anew ([`RunIndex::rebuild`]).
+    /// and has it made anew.
     pub fn is_behind(&self) -> bool {
         let Some((heading, start)) = IndexHeading::of(&self.text) else {
             return self.is_late;
