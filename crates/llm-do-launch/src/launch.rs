@@ -378,13 +378,15 @@ impl LinkedLaunch {
         let is_rehearsed = rehearsed.is_some();
         let subject = RunSubject::of(&program);
         let project = subject.project.display().to_string();
+        let rules_digest = rules::digest(&program.rules, &launch.rules, &subject.project);
+        let ruled = |header: RunHeader| RunHeader { rules: rules_digest.clone(), ..header };
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),
-            Record::Keep(plan, header) => RunKeeper::begin(&settings, &plan, subject.clone(), *header)?,
+            Record::Keep(plan, header) => RunKeeper::begin(&settings, &plan, subject.clone(), ruled(*header))?,
             Record::File(file, kind, header) => {
                 let file = launch.directory.join(file);
-                Some(RunRecord::begin(&file, &header, kind, variables.user(), state.key()?)?)
+                Some(RunRecord::begin(&file, &ruled(*header), kind, variables.user(), state.key()?)?)
             }
         };
         let run = record.as_ref().map_or_else(run_id, |record| record.run.clone());

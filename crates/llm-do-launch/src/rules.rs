@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use llm_do::files::{self, FileAccess};
-use llm_do::policy::{LastingRule, RuleDraft, RuleFile, RuleSource, read_rules};
+use llm_do::policy::{LastingRule, LastingRules, RuleDraft, RuleFile, RuleSource, read_rules};
 use llm_do::store::costs::CalendarDay;
 use rustix::fs::{FlockOperation, flock};
 
@@ -27,6 +27,15 @@ const LARGEST: u64 = 1024 * 1024;
 pub fn today() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     CalendarDay::of(u64::try_from(now.as_millis()).unwrap_or_default(), 0).to_string()
+}
+
+/// What tells the rules in force for a project from others; nothing if there are none.
+pub fn digest(manifest: &[Arc<LastingRule>], others: &[Arc<LastingRule>], project: &Path) -> Option<String> {
+    let all: Vec<_> = manifest.iter().chain(others).cloned().collect();
+    if all.is_empty() {
+        return None;
+    }
+    Some(LastingRules::in_force(all, project, Some(&today())).digest())
 }
 
 /// Where the user's own rules are kept, if anything is.

@@ -336,6 +336,7 @@ impl Events {
 
     /// The same handle, whose messages this log keeps.
     #[must_use]
+    #[cfg(feature = "front-end")]
     pub(crate) fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
         Self { log: Some(log), ..self }
     }

@@ -64,6 +64,7 @@ impl Project {
 
     /// Reads the schemas and scripts that agents refer to which came as text, beneath the root like those of files.
     #[must_use]
+    #[cfg(feature = "front-end")]
     pub fn read_references(mut self) -> Self {
         let Ok(mut loader) = Loader::open(self.root.clone(), &self.directory) else { return self };
         loader.sources = Sources::clone(&self.sources);

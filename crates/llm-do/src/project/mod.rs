@@ -15,7 +15,9 @@ pub mod load;
 pub mod manifest;
 pub(crate) mod programs;
 mod python;
+#[cfg(feature = "front-end")]
 pub mod reach;
+#[cfg(feature = "front-end")]
 pub mod schema;
 pub mod trust;
 pub mod worker;
@@ -32,7 +34,7 @@ use crate::model::{ModelSettings, ServerTool};
 use crate::remedy::Wording;
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 pub use crate::tools::approval::ApprovalMode;
-use crate::tools::approval::{Rule, Rules, strictest};
+use crate::tools::approval::Rules;
 use crate::tools::attachment::AttachmentScope;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
 use crate::tools::policy::LastingRule;
@@ -417,10 +419,11 @@ pub struct ToolsetUse {
     pub rules: Rules,
 }
 
+#[cfg(feature = "front-end")]
 impl ToolsetUse {
     /// What the agent and the definitions around the toolset say about a tool, together.
-    pub(crate) fn rule_for(&self, tool: &str) -> Option<Rule> {
-        strictest([self.source.rule_for(tool), self.rules.get(tool).copied()])
+    pub(crate) fn rule_for(&self, tool: &str) -> Option<crate::tools::approval::Rule> {
+        crate::tools::approval::strictest([self.source.rule_for(tool), self.rules.get(tool).copied()])
     }
 }
 

@@ -1,11 +1,13 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+#[cfg(feature = "front-end")]
 pub mod call_tree;
 mod continuation;
 mod dynamic;
 mod entry;
 mod function;
 pub mod input;
+#[cfg(feature = "front-end")]
 pub mod judgements;
 pub(crate) mod ledger;
 pub mod mcp;
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
+use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, Refusal, TraceCall, UsageReport};
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
@@ -53,7 +55,6 @@ use crate::tools::approval::{ApprovalMode, Approvals, Candidate, Gate, GateOutco
 use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
-use crate::tools::policy::Explanation;
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::working_directory::WorkingDirectory;
@@ -67,7 +68,9 @@ use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
-pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns, check_history};
+#[cfg(feature = "front-end")]
+pub use scope::check_history;
+pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -693,7 +696,8 @@ impl Runtime {
 
     /// The same session, whose messages this log keeps; before any call is opened.
     #[must_use]
-    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+    #[cfg(feature = "front-end")]
+    pub fn logged_by(self, log: Arc<dyn crate::event::MessageLog>) -> Self {
         Self { events: self.events.logged_by(log), ..self }
     }
 
@@ -894,7 +898,13 @@ impl Runtime {
     }
 
     /// What would become of a call of an agent's tool, and why. The agent's toolsets are opened for that; nothing is called.
-    pub async fn explain(&self, agent: &str, tool: &str, arguments: &RawJson) -> Result<Explanation, RunError> {
+    #[cfg(feature = "front-end")]
+    pub async fn explain(
+        &self,
+        agent: &str,
+        tool: &str,
+        arguments: &RawJson,
+    ) -> Result<crate::tools::policy::Explanation, RunError> {
         let scope = self.open(agent).await?;
         let explained = scope.explain(tool, arguments, self.config.approvals.mode).await;
         scope.finish().await;

@@ -31,13 +31,14 @@ use crate::message::{
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
 use crate::project::{AgentSpec, Limit, Limits, Typing};
-use crate::tools::approval::{ApprovalMode, canonical};
+use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
-use crate::tools::policy::Explanation;
 use crate::tools::{CallContext, Ending, Nesting};
 
-pub use restore::{RestoredExchange, RestoredTurns, check_history};
+#[cfg(feature = "front-end")]
+pub use restore::check_history;
+pub use restore::{RestoredExchange, RestoredTurns};
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
@@ -534,12 +535,13 @@ impl<'r> CallScope<'r> {
     }
 
     /// What would become of a call, and why.
+    #[cfg(feature = "front-end")]
     pub(super) async fn explain(
         &self,
         tool: &str,
         arguments: &RawJson,
-        mode: ApprovalMode,
-    ) -> Result<Explanation, String> {
+        mode: crate::tools::approval::ApprovalMode,
+    ) -> Result<crate::tools::policy::Explanation, String> {
         let cancellation = CancellationToken::new();
         self.plane().explain(tool, arguments, mode, &self.context(&cancellation)).await
     }

@@ -101,6 +101,7 @@ impl Node {
 
 /// A part of a source file: front matter starts after its first line.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names, reason = "a part of a text is one")]
 pub struct Text<'a> {
     pub file: FileId,
     pub text: &'a str,

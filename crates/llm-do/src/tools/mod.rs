@@ -490,6 +490,7 @@ impl Capability {
     ];
 
     /// It in words for people, such as "reads files".
+    #[cfg(feature = "front-end")]
     pub fn words(self) -> &'static str {
         match self {
             Self::ReadsFiles => "reads files",

@@ -1,10 +1,13 @@
 //! Lasting rules: what the user, the project and the organisation say about calls, in files. Reading them is here, and
 //! which of them speak of a call; what follows from that is decided by [`decide`](super::approval::decide) alone. Pure.
 
+#[cfg(feature = "front-end")]
 mod again;
+#[cfg(feature = "front-end")]
 mod draft;
 mod keys;
 mod pattern;
+mod toml_text;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,11 +15,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::approval::{CallSubject, PlacedRule, Rule, Voices, digest};
+use super::approval::{CallSubject, PlacedRule, Rule, Voices};
 use crate::message::RawJson;
 use pattern::{AgentPattern, ArgumentsPattern, CallView, TextPattern, Unknown, WordsPattern};
 
+#[cfg(feature = "front-end")]
 pub use again::{Explanation, SpokenRule};
+#[cfg(feature = "front-end")]
 pub use draft::RuleDraft;
 pub use keys::{RuleFile, read_rules};
 pub(crate) use keys::{manifest_rule, read_manifest_rules};
@@ -153,6 +158,7 @@ impl LastingRules {
     }
 
     /// The project that they are for.
+    #[cfg(feature = "front-end")]
     pub fn project(&self) -> &Path {
         &self.project
     }
@@ -162,14 +168,10 @@ impl LastingRules {
         self.rules.is_empty()
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &LastingRule> {
-        self.rules.iter().map(AsRef::as_ref)
-    }
-
     /// What tells these rules from others.
+    #[cfg(feature = "front-end")]
     pub fn digest(&self) -> String {
-        digest(self.rules.iter().flat_map(|rule| [rule.source.word(), rule.shown.as_str()]))
+        super::approval::digest(self.rules.iter().flat_map(|rule| [rule.source.word(), rule.shown.as_str()]))
     }
 
     /// Those that speak of a call.

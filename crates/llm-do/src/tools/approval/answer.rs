@@ -217,6 +217,7 @@ impl AskedQuestion {
 }
 
 /// The key of the call that is asked about, from that of the question.
+#[cfg(feature = "front-end")]
 pub fn key_of_call(question: &str) -> &str {
     question.strip_suffix("/ask").unwrap_or(question)
 }

@@ -184,12 +184,12 @@ impl UnshownCall {
     const LONGEST_ARGUMENTS: usize = 64 * 1024;
 
     /// Of a call of a model. What the entry calls needs no words.
-    pub fn of_model(path: &[String]) -> Option<Self> {
+    pub(crate) fn of_model(path: &[String]) -> Option<Self> {
         (path.len() > 1).then(|| Self { path: path.to_vec(), ..Self::default() })
     }
 
     /// Of a call of code.
-    pub fn of_code(path: &[String], tool: &str, arguments: &RawJson) -> Self {
+    pub(crate) fn of_code(path: &[String], tool: &str, arguments: &RawJson) -> Self {
         let arguments = Some(arguments).filter(|arguments| arguments.get().len() <= Self::LONGEST_ARGUMENTS);
         let path = if path.len() > 1 { path.to_vec() } else { Vec::new() };
         Self { path, tool: Some(tool.to_owned()), arguments: arguments.cloned() }

@@ -60,6 +60,7 @@ impl DeclaredVerdict {
     }
 
     /// Whether nothing runs without a question.
+    #[cfg(feature = "front-end")]
     pub(crate) fn always_asks(&self) -> bool {
         match self {
             Self::Allow | Self::Block | Self::Unknown => false,
@@ -69,6 +70,7 @@ impl DeclaredVerdict {
     }
 
     /// Whether a call can happen at all.
+    #[cfg(feature = "front-end")]
     pub(crate) fn can_run(&self) -> bool {
         match self {
             Self::Allow | Self::Ask | Self::AlwaysAsk | Self::Unknown => true,

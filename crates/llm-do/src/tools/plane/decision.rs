@@ -13,9 +13,9 @@ use crate::journal::{Prior, StepKind, StepRecord, Steps, Suspension};
 use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
 use crate::syntax::names;
 use crate::tools::approval::{
-    ApprovalMode, Candidate, GateOutcome, GatePassage, JudgementRecord, PendingQuestion, Permission, RefusedBy, Ruling,
+    Candidate, GateOutcome, GatePassage, JudgementRecord, PendingQuestion, Permission, RefusedBy, Ruling,
 };
-use crate::tools::policy::{Explanation, RuledCall};
+use crate::tools::policy::RuledCall;
 use crate::tools::{CallContext, Ending, ToolKind};
 
 /// What becomes of a call.
@@ -266,15 +266,16 @@ impl ToolPlane {
     }
 
     /// What would become of a call, and why; nothing of it runs.
+    #[cfg(feature = "front-end")]
     pub(crate) async fn explain(
         &self,
         tool: &str,
         arguments: &RawJson,
-        mode: ApprovalMode,
+        mode: crate::tools::approval::ApprovalMode,
         cx: &CallContext<'_>,
-    ) -> Result<Explanation, String> {
+    ) -> Result<crate::tools::policy::Explanation, String> {
         let ruling = self.judge(tool, arguments, cx).await.unwrap_or_else(|| Err(self.unknown(tool)))?;
-        Ok(Explanation::of(ruling.own, &ruling.voices, mode))
+        Ok(crate::tools::policy::Explanation::of(ruling.own, &ruling.voices, mode))
     }
 
     pub(super) fn unknown(&self, tool: &str) -> String {

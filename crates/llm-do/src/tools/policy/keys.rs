@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::pattern::{
     AgentPattern, ArgumentsPattern, CallView, FileNames, TextPattern, ValuePattern, WordsPattern, directory,
 };
+use super::toml_text::{toml_text, toml_value};
 use super::{LastingRule, RuleSource};
 use crate::escape::visible_start;
 use crate::message::RawJson;
@@ -140,7 +141,7 @@ fn read_rule(
 /// A rule in one line, without what only tests it.
 fn shown(entries: &[MappingEntry]) -> String {
     let entries = entries.iter().filter(|entry| !["example", "never"].contains(&entry.key.value.as_str()));
-    let parts = entries.map(|entry| format!("{} = {}", entry.key.value, super::draft::toml_value(&entry.value)));
+    let parts = entries.map(|entry| format!("{} = {}", entry.key.value, toml_value(&entry.value)));
     parts.collect::<Vec<_>>().join("  ")
 }
 
@@ -291,7 +292,7 @@ impl RuleReader<'_> {
         match TextPattern::parse(text) {
             Ok(pattern) => Some(ValuePattern::Text(pattern)),
             Err(mistake) => {
-                let hint = format!("for exactly this text write {{ equals = {} }}", super::draft::toml_text(text));
+                let hint = format!("for exactly this text write {{ equals = {} }}", toml_text(text));
                 self.wrong(span, format!("not a pattern: {mistake}"), Some(&hint));
                 None
             }

@@ -142,7 +142,7 @@ fn what_is_not_known_does_not_allow_and_tightens() {
     assert!(speaks("[[rule]]\nallow='f'"));
     let expiring = "[[rule]]\nallow='f'\nexpires='2099-01-01'\n[[rule]]\nask='f'\nexpires='2020-01-01'";
     let rules = LastingRules::in_force(read(expiring).unwrap(), Path::new("/"), None);
-    assert_eq!(rules.iter().map(LastingRule::rule).collect::<Vec<_>>(), [Rule::Ask]);
+    assert_eq!(rules.rules.iter().map(|rule| rule.rule()).collect::<Vec<_>>(), [Rule::Ask]);
 }
 
 #[test]
