@@ -111,8 +111,7 @@ pub fn add(settings: &Settings, drafts: &[RuleDraft]) -> Result<PathBuf, LaunchE
     })
 }
 
-const HEAD: &str =
-    "# Your rules about calls, for all projects. `llm-do policy` shows them, `llm-do policy edit` changes them.\n";
+const HEAD: &str = "# Your rules about calls, for all projects.\n";
 
 /// Replaces the user's own rules by what a change makes of them, while nobody else changes them. What is not a file of
 /// rules is not kept.

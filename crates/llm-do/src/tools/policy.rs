@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::approval::{CallSubject, PlacedRule, Rule, Voices};
 use crate::message::RawJson;
-use pattern::{AgentPattern, ArgumentsPattern, CallView, TextPattern, Unknown, WordsPattern};
+use pattern::{AgentPattern, ArgumentView, ArgumentsPattern, TextPattern, Unknown, WordsPattern};
 
 #[cfg(feature = "front-end")]
 pub use again::{Explanation, SpokenRule};
@@ -57,28 +57,27 @@ pub struct LastingRule {
 
 impl LastingRule {
     /// Whose it is.
+    #[cfg(feature = "front-end")]
     pub fn source(&self) -> RuleSource {
         self.source
     }
 
     /// File and line: `rules.toml:12`.
+    #[cfg(feature = "front-end")]
     pub fn place(&self) -> &str {
         &self.place
     }
 
     /// What it says.
+    #[cfg(feature = "front-end")]
     pub fn rule(&self) -> Rule {
         self.rule
     }
 
     /// Its text, in one line.
+    #[cfg(feature = "front-end")]
     pub fn shown(&self) -> &str {
         &self.shown
-    }
-
-    /// The last day on which it holds, such as `2026-12-16`.
-    pub fn expires(&self) -> Option<&str> {
-        self.expires.as_deref()
     }
 
     /// Whether it says nothing any more on this day.
@@ -98,7 +97,7 @@ impl LastingRule {
 
     /// Whether it speaks of a call. One that allows is about the calls of the agent itself; one that tightens is also
     /// about what happens beneath the agent.
-    fn speaks_of(&self, call: &RuledCall<'_>, view: &CallView<'_>) -> bool {
+    fn speaks_of(&self, call: &RuledCall<'_>, view: &ArgumentView<'_>) -> bool {
         let is_agent = self.agent.as_ref().is_none_or(|agent| match self.rule {
             Rule::Allow => agent.is_caller(call.path),
             Rule::Ask | Rule::Block => agent.is_on_the_way(call.path),
@@ -106,7 +105,7 @@ impl LastingRule {
         self.tool.matches(call.tool) && is_agent && self.fits(view)
     }
 
-    fn fits(&self, view: &CallView<'_>) -> bool {
+    fn fits(&self, view: &ArgumentView<'_>) -> bool {
         self.words.as_ref().is_none_or(|words| view.fits_words(words))
             && self.arguments.as_ref().is_none_or(|arguments| view.fits(arguments, self.unknown()))
     }
@@ -176,7 +175,7 @@ impl LastingRules {
 
     /// Those that speak of a call.
     pub fn speaking_of<'a>(&'a self, call: RuledCall<'a>) -> impl Iterator<Item = &'a LastingRule> {
-        let view = CallView::new(call.arguments, call.subject, &self.project);
+        let view = ArgumentView::new(call.arguments, call.subject, &self.project);
         let named = self.by_tool.get(call.tool).map(Vec::as_slice).unwrap_or_default();
         let candidates = named.iter().chain(&self.others).map(|index| self.rules[*index].as_ref());
         candidates.filter(move |rule| rule.speaks_of(&call, &view))
@@ -210,7 +209,8 @@ fn tighten(voice: &mut Option<PlacedRule>, rule: Rule, said: impl FnOnce() -> Op
 
 impl RuleSource {
     /// As people read it.
-    pub fn word(self) -> &'static str {
+    #[cfg(feature = "front-end")]
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Manifest => "manifest",
             Self::Yours => "yours",

@@ -105,7 +105,7 @@ pub enum CallOutlook {
 
 /// How a call is decided: what becomes of it, in which step, by whom, and by which lasting rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision<'a> {
+pub(crate) struct Resolution<'a> {
     pub outlook: CallOutlook,
     pub step: JudgingStep,
     pub by: DecidedBy,
@@ -164,9 +164,9 @@ pub(crate) fn verdict(own: VerdictKind, voices: &Voices) -> RuledVerdict<'_> {
 }
 
 /// All three steps.
-pub(crate) fn decide(facts: Facts<'_>) -> Decision<'_> {
+pub(crate) fn decide(facts: Facts<'_>) -> Resolution<'_> {
     let RuledVerdict { kind, step, by, place } = verdict(facts.own, facts.voices);
-    let without_question = |outlook| Decision { outlook, step, by, place };
+    let without_question = |outlook| Resolution { outlook, step, by, place };
     match kind {
         VerdictKind::Allow => without_question(CallOutlook::Run),
         VerdictKind::Block => without_question(CallOutlook::Block),
@@ -176,7 +176,7 @@ pub(crate) fn decide(facts: Facts<'_>) -> Decision<'_> {
 }
 
 /// The third step.
-fn answer(kind: VerdictKind, facts: Facts<'_>) -> Decision<'_> {
+fn answer(kind: VerdictKind, facts: Facts<'_>) -> Resolution<'_> {
     let Facts { voices, mode, is_known, is_remembered, has_approver, .. } = facts;
     let anyone = !voices.needs_person();
     let allowance = voices.allowance.as_ref().filter(|_| anyone && kind == VerdictKind::Ask);
@@ -190,7 +190,7 @@ fn answer(kind: VerdictKind, facts: Facts<'_>) -> Decision<'_> {
         ApprovalMode::Prompt | ApprovalMode::ApproveAll => (CallOutlook::Ask, DecidedBy::Nobody),
     };
     let place = allowance.filter(|_| by == DecidedBy::Rule);
-    Decision { outlook, step: JudgingStep::Answer, by, place }
+    Resolution { outlook, step: JudgingStep::Answer, by, place }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::pattern::{
-    AgentPattern, ArgumentsPattern, CallView, FileNames, TextPattern, ValuePattern, WordsPattern, directory,
+    AgentPattern, ArgumentView, ArgumentsPattern, FileNames, TextPattern, ValuePattern, WordsPattern, directory,
 };
 use super::toml_text::{toml_text, toml_value};
 use super::{LastingRule, RuleSource};
@@ -384,7 +384,7 @@ fn check_examples(rule: &LastingRule, fields: &Fields<'_>, problems: &mut Diagno
 fn fits_example(rule: &LastingRule, example: &Node) -> Result<bool, &'static str> {
     if let NodeKind::Map(_) = &example.kind {
         let arguments = RawJson::of(&json(example));
-        return Ok(rule.fits(&CallView::new(Some(&arguments), None, Path::new("/"))));
+        return Ok(rule.fits(&ArgumentView::new(Some(&arguments), None, Path::new("/"))));
     }
     if rule.words.is_some() {
         let words = match &example.kind {
@@ -395,18 +395,18 @@ fn fits_example(rule: &LastingRule, example: &Node) -> Result<bool, &'static str
                 .collect(),
             _ => crate::syntax::table::texts_of(example).into_iter().map(|word| word.value).collect::<Vec<_>>(),
         };
-        return Ok(rule.fits(&CallView::of_words(&words)));
+        return Ok(rule.fits(&ArgumentView::of_words(&words)));
     }
     let (NodeKind::Text(text), Some(ArgumentsPattern::ByName(patterns))) = (&example.kind, &rule.arguments) else {
         return Err("an example of this rule is a mapping of arguments");
     };
     match patterns.as_slice() {
         [(name, _)] if name == "path" => {
-            Ok(FileNames::written(text).is_some_and(|file| rule.fits(&CallView::of_file(file))))
+            Ok(FileNames::written(text).is_some_and(|file| rule.fits(&ArgumentView::of_file(file))))
         }
         [(name, _)] => {
             let arguments = RawJson::of(&serde_json::json!({ name: text }));
-            Ok(rule.fits(&CallView::new(Some(&arguments), None, Path::new("/"))))
+            Ok(rule.fits(&ArgumentView::new(Some(&arguments), None, Path::new("/"))))
         }
         _ => Err("an example of this rule is a mapping of arguments"),
     }

@@ -166,7 +166,7 @@ impl FileNames {
 }
 
 /// What of a call the conditions of a rule look at.
-pub(crate) struct CallView<'a> {
+pub(crate) struct ArgumentView<'a> {
     file: Option<FileNames>,
     words: Option<&'a [String]>,
     arguments: Option<&'a RawJson>,
@@ -181,7 +181,7 @@ pub(crate) enum Unknown {
     DoesNot,
 }
 
-impl<'a> CallView<'a> {
+impl<'a> ArgumentView<'a> {
     pub(crate) fn new(arguments: Option<&'a RawJson>, subject: Option<&'a CallSubject>, project: &Path) -> Self {
         let (file, words) = match subject {
             Some(CallSubject::File { name, root }) => (Some(FileNames::found(name, root, project)), None),
