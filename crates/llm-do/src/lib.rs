@@ -245,7 +245,7 @@ pub mod records {
     };
     pub use crate::journal::run_id::{is_run_id, run_id};
     pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
-    pub use crate::runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls};
+    pub use crate::runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls, calls_of};
     pub use crate::runtime::judgements::{CallFate, JudgedCall, judged_calls};
     pub use crate::runtime::record::{
         PriorSpending, RecordedRequest, conversation, input_text, outcome, requests, turn_output,
