@@ -337,10 +337,12 @@ impl RunKeeper {
         label: Option<String>,
     ) -> Self {
         let rule = settings.config.runs.retention();
-        let kept = Some(KeptJournal { journal: Arc::clone(&journal), kind, label, rule });
+        let kept = Some(KeptJournal { journal, kind, label, rule });
         let keeper = Self::new(store, id, subject, kept, Arc::clone(&settings.notes));
-        let ear = Arc::clone(&keeper.ear);
-        journal.before_each_effect(move || ear.look());
+        if let Some(KeptJournal { journal, .. }) = &keeper.kept {
+            let ear = Arc::clone(&keeper.ear);
+            journal.before_each_effect(move || ear.look());
+        }
         keeper
     }
 

@@ -137,7 +137,7 @@ fn timed(line: &str) -> String {
     for at in 1..words.len() {
         let is_time = |word: &str| word.contains('.') && word.parse::<f64>().is_ok();
         if words[at].trim_end() == "s" && is_time(&words[at - 1]) {
-            words[at - 1] = "0.0".to_owned();
+            "0.0".clone_into(&mut words[at - 1]);
         }
     }
     words.join(" ")
