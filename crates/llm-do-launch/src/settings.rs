@@ -9,6 +9,7 @@ use llm_do::runs::Redactor;
 
 use crate::config::Config;
 use crate::error::LaunchError;
+use crate::rules;
 use crate::state::StateDirectory;
 
 /// Where remarks go that belong to no result.
@@ -20,6 +21,8 @@ pub struct Settings {
     pub config: Config,
     pub state: StateDirectory,
     pub notes: Notes,
+    /// Where the organisation's rules are, if it has any: only root may write there.
+    pub organisation_rules: PathBuf,
 }
 
 impl Settings {
@@ -27,7 +30,7 @@ impl Settings {
     pub fn load(variables: Variables, notes: Notes) -> Result<Self, LaunchError> {
         let config = Config::load(variables.config_file().as_deref())?;
         let state = StateDirectory::of(&variables, &config, Arc::clone(&notes))?;
-        Ok(Self { variables, config, state, notes })
+        Ok(Self { variables, config, state, notes, organisation_rules: PathBuf::from(rules::ORGANISATION) })
     }
 }
 
