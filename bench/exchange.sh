@@ -43,6 +43,7 @@ command_of() {
         bare_one) other "$release/bare" anthropic "${address[one]}" one ;;
         bare_one_chat) other "$release/bare" chat "${address[one]}/v1" one ;;
         program_one) run_of one anthropic ;;
+        program_one_ephemeral) run_of one anthropic; command+=(--ephemeral) ;;
         program_one_chat) run_of one chat ;;
         bare_stream) other "$release/bare" anthropic "${address[stream]}" stream "$STREAM_DELTAS" ;;
         bare_stream_chat) other "$release/bare" chat "${address[stream]}/v1" stream "$STREAM_DELTAS" ;;
@@ -59,7 +60,7 @@ command_of() {
     esac
 }
 
-short=(true empty version bare_one program_one bare_one_chat program_one_chat)
+short=(true empty version bare_one program_one program_one_ephemeral bare_one_chat program_one_chat)
 long=(driver_one driver_one_chat bare_stream driver_stream program_stream program_stream_json
     bare_stream_chat driver_stream_chat program_stream_chat)
 for turns in "${HISTORY_TURNS[@]}"; do long+=("bare_history_$turns" "driver_history_$turns"); done
@@ -82,6 +83,7 @@ figure[binary.bytes]=$(stat -c %s "$work/stripped")
 for unit in instructions cpu_us; do
     for wire in "" _chat; do
         derive "program_one$wire.$unit.ratio" "{program_one$wire.$unit} / {bare_one$wire.$unit}"
+        derive "program_one_ephemeral.$unit.ratio" "{program_one_ephemeral.$unit} / {bare_one.$unit}"
         for who in bare driver program; do
             derive "${who}_delta$wire.$unit" "({${who}_stream$wire.$unit} - {${who}_one$wire.$unit}) / $STREAM_DELTAS"
             derive "${who}_delta$wire.$unit.ratio" "{${who}_delta$wire.$unit} / {bare_delta$wire.$unit}"
@@ -113,9 +115,10 @@ table() {
     row "an empty Rust program" empty
     row "llm-do --version" version
     row "bare client, one reply (Anthropic)" bare_one
-    row "llm-do run, one reply (Anthropic)" program_one
+    row "llm-do run, one reply, kept (Anthropic)" program_one
+    row "llm-do run --ephemeral, one reply (Anthropic)" program_one_ephemeral
     row "bare client, one reply (Chat Completions)" bare_one_chat
-    row "llm-do run, one reply (Chat Completions)" program_one_chat
+    row "llm-do run, one reply, kept (Chat Completions)" program_one_chat
     row "per delta of $STREAM_DELTAS, bare client (Anthropic)" bare_delta
     row "per delta of $STREAM_DELTAS, library (Anthropic)" driver_delta
     row "per delta of $STREAM_DELTAS, llm-do run (Anthropic)" program_delta

@@ -63,6 +63,8 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         Remedy::AcceptUnkeptRepository => "`LLM_DO_FENCE=thin` accepts that",
         Remedy::ReadAsForeign => "`--foreign` reads it as a stranger's",
         Remedy::ListRuns => "`llm-do runs` lists the runs that are kept",
+        Remedy::BeginRun => "`llm-do run PROJECT PROMPT` begins one; `llm-do runs --all` lists those of all projects",
+        Remedy::BeginChat => "`llm-do chat PROJECT` begins one; `llm-do runs --all` lists those of all projects",
         Remedy::ShowRun => "wait until it ends, or look at it with `llm-do resume RUN --show`",
         Remedy::RunElsewhere => "run it from a place with another name, or with `--ephemeral`",
         // Worded with their data, or as the library does.
@@ -152,6 +154,8 @@ mod tests {
             Remedy::ReadAsForeign,
             Remedy::ShowRun,
             Remedy::ListRuns,
+            Remedy::BeginRun,
+            Remedy::BeginChat,
             Remedy::RunElsewhere,
         ];
         for remedy in remedies {

@@ -226,7 +226,9 @@ pub struct RunKeeper {
     /// What a fork took over from another run, which has paid for it.
     inherited: Usage,
     /// Why it ends, if a front end knows it better than the error of the turn.
-    reason: Mutex<Option<EndReason>>,
+    reason: Arc<Mutex<Option<EndReason>>>,
+    /// Whoever looks whether another process wants the turn to end.
+    ear: Arc<CancelEar>,
     has_ended: AtomicBool,
     notes: Notes,
 }
@@ -336,7 +338,12 @@ impl RunKeeper {
     ) -> Self {
         let rule = settings.config.runs.retention();
         let kept = Some(KeptJournal { journal, kind, label, rule });
-        Self::new(store, id, subject, kept, Arc::clone(&settings.notes))
+        let keeper = Self::new(store, id, subject, kept, Arc::clone(&settings.notes));
+        if let Some(KeptJournal { journal, .. }) = &keeper.kept {
+            let ear = Arc::clone(&keeper.ear);
+            journal.before_each_effect(move || ear.look());
+        }
+        keeper
     }
 
     /// Of a run that is not kept in the store: what it costs is counted all the same, if there is a place for that.
@@ -347,8 +354,10 @@ impl RunKeeper {
     }
 
     fn new(store: RunStore, id: RunId, subject: RunSubject, kept: Option<KeptJournal>, notes: Notes) -> Self {
-        let (reason, has_ended) = (Mutex::default(), AtomicBool::new(false));
-        Self { store, id, subject, kept, earlier: Vec::new(), inherited: Usage::default(), reason, has_ended, notes }
+        let (reason, has_ended) = (Arc::default(), AtomicBool::new(false));
+        let ear = Arc::new(CancelEar { store: store.clone(), id, reason: Arc::clone(&reason), turn: Mutex::default() });
+        let (earlier, inherited) = (Vec::new(), Usage::default());
+        Self { store, id, subject, kept, earlier, inherited, reason, ear, has_ended, notes }
     }
 
     /// Of a run that goes on: it is listed as running, and what it cost on other days stays counted there.
@@ -441,18 +450,23 @@ impl RunKeeper {
         }
     }
 
+    /// The turn that goes on is this one: another process may ask it to end. Looked for before each of its steps, and by
+    /// [`RunKeeper::hear_cancel`].
+    pub fn listens_for(&self, turn: &CancellationToken) {
+        if self.kept.is_some() {
+            *self.ear.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn.clone());
+        }
+    }
+
     /// Waits until another process asks the run to end, and then ends its turn.
-    pub async fn hear_cancel(&self, cancelled: &CancellationToken) {
+    pub async fn hear_cancel(&self) {
         const LOOK: Duration = Duration::from_secs(1);
         if self.kept.is_none() {
             return std::future::pending().await;
         }
         loop {
             tokio::time::sleep(LOOK).await;
-            if self.store.is_cancel_requested(&self.id) {
-                let _ = self.store.clear_cancel(&self.id);
-                self.ends_by(EndReason::Cancelled);
-                cancelled.cancel();
+            if self.ear.look() {
                 return;
             }
         }
@@ -461,6 +475,30 @@ impl RunKeeper {
     /// Whether another process has asked it to end.
     pub fn is_cancelled(&self) -> bool {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) == Some(EndReason::Cancelled)
+    }
+}
+
+/// Whoever looks whether another process wants a turn to end.
+struct CancelEar {
+    store: RunStore,
+    id: RunId,
+    reason: Arc<Mutex<Option<EndReason>>>,
+    turn: Mutex<Option<CancellationToken>>,
+}
+
+impl CancelEar {
+    /// Whether the turn was asked to end, which it then does.
+    fn look(&self) -> bool {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(turn) = turn else { return false };
+        // Of steps at the same time the first one has looked for all of them.
+        if turn.is_cancelled() || !self.store.is_cancel_requested(&self.id) {
+            return turn.is_cancelled();
+        }
+        let _ = self.store.clear_cancel(&self.id);
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(EndReason::Cancelled);
+        turn.cancel();
+        true
     }
 }
 

@@ -97,6 +97,9 @@ pub fn fork(
     header.run = id.to_string();
     // The key of `--once` belongs to the other run.
     header.once = None;
+    // Of the last turn that is taken over, whole or in part.
+    let taken = turn.map_or_else(|| contents.turn_at(&at), |turn| turn.checked_sub(1));
+    header.files = header.files_of(taken, contents);
     header.flags.models = models_of(&header.flags.models, &models)?;
     if let Some(prompt) = prompt.filter(|_| !is_conversation) {
         header.input = Some(Input::from(prompt.as_str()));

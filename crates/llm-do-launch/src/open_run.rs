@@ -8,15 +8,17 @@ use llm_do::program::MANIFEST_NAME;
 use llm_do::records::{Durability, JournalContents, JournalSettings, Matching, OpenJournal, PriorSpending, RunKind};
 use llm_do::remedy::Remedy;
 use llm_do::store::desk::RunAnswers;
+use llm_do::store::index::IndexLine;
 use llm_do::store::layout::RunId;
-use llm_do::store::run::{FindError, RunStore};
+use llm_do::store::run::{FindError, Removal, RunStore};
 use llm_do::store::summary::inherited;
+use llm_do::trust::Fingerprint;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
-use crate::kept_runs::{is_bundle, unbundle};
+use crate::kept_runs::{is_bundle, project_of, unbundle};
 use crate::launch::Resumption;
-use crate::record::{Author, RunHeader, RunRecord, unusable};
+use crate::record::{Author, ResumptionNote, RunHeader, RunRecord, unusable};
 use crate::settings::Settings;
 
 /// Where the record of a run is.
@@ -28,18 +30,43 @@ pub enum RunPlace {
     File(PathBuf),
 }
 
+/// A run that was named by a word.
+#[derive(Clone, Debug)]
+pub struct MeantRun {
+    pub place: RunPlace,
+    /// Where it was put just now, out of a bundle.
+    unbundled: Option<(RunStore, RunId)>,
+}
+
+impl MeantRun {
+    /// Nobody went on with it: what a bundle brought is taken out of the store again, as if it had not been named.
+    pub fn withdraw(&self) {
+        if let Some((store, id)) = &self.unbundled {
+            let _ = store.remove(id, Removal::Forced);
+        }
+    }
+}
+
+impl From<RunPlace> for MeantRun {
+    fn from(place: RunPlace) -> Self {
+        Self { place, unbundled: None }
+    }
+}
+
 impl RunPlace {
     /// What a word means: a run, if there is one with such an id, else a file.
-    pub fn of(word: &Path, settings: &Settings) -> Result<Self, LaunchError> {
+    pub fn of(word: &Path, settings: &Settings) -> Result<MeantRun, LaunchError> {
         let store = settings.state.runs()?.ok();
-        let Some((store, typed)) = store.zip(word.to_str()) else { return Ok(Self::File(word.to_owned())) };
+        let Some((store, typed)) = store.zip(word.to_str()) else { return Ok(Self::File(word.to_owned()).into()) };
         match store.find(typed) {
-            Ok(id) => Ok(Self::Store(store, id)),
+            Ok(id) => Ok(Self::Store(store, id).into()),
             Err(FindError::Unknown(_) | FindError::TooShort(_)) if is_bundle(word) => {
                 let id = unbundle(word, &store)?;
-                Ok(Self::Store(store, id))
+                Ok(MeantRun { place: Self::Store(store.clone(), id), unbundled: Some((store, id)) })
             }
-            Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => Ok(Self::File(word.to_owned())),
+            Err(FindError::Unknown(_) | FindError::TooShort(_)) if word.exists() => {
+                Ok(Self::File(word.to_owned()).into())
+            }
             Err(FindError::Unknown(typed)) => {
                 Err(LaunchError::usage(format!("there is no run `{typed}`, and no such file")).hint(Remedy::ListRuns))
             }
@@ -55,23 +82,16 @@ impl RunPlace {
     }
 
     /// The newest run of the store that is wanted, among those of a project if one is given.
-    pub fn last(
-        project: Option<&Path>,
-        is_wanted: impl Fn(RunKind) -> bool,
-        settings: &Settings,
-    ) -> Result<Self, LaunchError> {
+    pub fn last(project: Option<&Path>, wanted: LastRun, settings: &Settings) -> Result<Self, LaunchError> {
         let store = settings.state.runs()?.map_err(|reason| no_store(&reason))?;
         let unread = |error| LaunchError::failed(format!("the runs cannot be listed: {error}"));
-        let text = store.index().read().map_err(unread)?;
+        let text = store.listed(&project_of).map_err(unread)?;
+        let is_wanted = |line: &IndexLine<'_>| wanted.includes(line.kind);
         let newest = match project.and_then(Path::to_str) {
-            Some(project) => text.newest_of(project).filter(|line| is_wanted(line.kind)).map(|line| line.id).max(),
-            None => text.newest().filter(|line| is_wanted(line.kind)).map(|line| line.id).max(),
+            Some(project) => text.newest_of(project).filter(is_wanted).map(|line| line.id).max(),
+            None => text.newest().filter(is_wanted).map(|line| line.id).max(),
         };
-        let id = newest.ok_or_else(|| {
-            let whose = if project.is_some() { " of this project" } else { "" };
-            LaunchError::usage(format!("there is no such run{whose}")).hint(Remedy::ListRuns)
-        })?;
-        Ok(Self::Store(store, id))
+        newest.map(|id| Self::Store(store, id)).ok_or_else(|| wanted.missing(project))
     }
 
     /// The journal.
@@ -106,6 +126,28 @@ impl RunPlace {
                 llm_do::records::read_with(&self.file(), store.key(), Some(&blobs)).map_err(unusable)
             }
             (Self::Store(..) | Self::File(_), _) => crate::record::read(&self.file(), author, &settings.state),
+        }
+    }
+}
+
+/// Which of the runs that are kept is the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastRun {
+    Any,
+    Chat,
+}
+
+impl LastRun {
+    fn includes(self, kind: RunKind) -> bool {
+        self == Self::Any || kind == RunKind::Chat
+    }
+
+    /// There is none yet, of this project or at all.
+    fn missing(self, project: Option<&Path>) -> LaunchError {
+        let whose = if project.is_some() { " of this project" } else { "" };
+        match self {
+            Self::Any => LaunchError::usage(format!("no run{whose} is kept")).hint(Remedy::BeginRun),
+            Self::Chat => LaunchError::usage(format!("no chat{whose} is kept")).hint(Remedy::BeginChat),
         }
     }
 }
@@ -191,9 +233,11 @@ impl OpenRun {
         is_conversation(self.contents().identity.kind)
     }
 
-    /// Goes on with it: from here on its steps are written behind those that are there.
+    /// Goes on with it, with the project as these files have it: from here on its steps are written behind those that are
+    /// there.
     pub fn resume(
         self,
+        files: &Fingerprint,
         matching: Matching,
         durability: Option<Durability>,
         subject: RunSubject,
@@ -204,6 +248,8 @@ impl OpenRun {
         let Self { journal, header, place, .. } = self;
         let (kind, label) = (journal.contents().identity.kind, journal.contents().identity.label.clone());
         let journal = journal.with_header(&header);
+        let journal =
+            if header.files == *files { journal } else { journal.with_note(&ResumptionNote { files: files.clone() }) };
         let journal = match durability {
             Some(durability) => journal.with_durability(durability),
             None => journal,

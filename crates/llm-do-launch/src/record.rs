@@ -37,6 +37,7 @@ pub struct RunHeader {
     /// Where the run was started.
     pub directory: PathBuf,
     pub flags: LaunchRecord,
+    /// The files of the project when the run began; once it is read, when its last turn did.
     pub files: Fingerprint,
     /// What was said. The turns of a conversation are in its record, and it has none of its own.
     #[serde(default)]
@@ -261,9 +262,24 @@ impl RunHeader {
             LaunchError::usage(format!("the journal {} was not written by `llm-do run`: {error}", file.display()))
         })?;
         // An id of another form is a stranger's, or of a time before ids were signed.
-        let run = if is_run_id(&header.run) { header.run } else { run_id() };
-        Ok(Self { run, ..header })
+        let run = if is_run_id(&header.run) { header.run.clone() } else { run_id() };
+        let last = contents.turns().last().map(|(turn, _)| *turn);
+        let files = header.files_of(last, contents);
+        Ok(Self { run, files, ..header })
     }
+
+    /// The files of the project as a turn began with them: those of the beginning, unless somebody went on with others.
+    pub fn files_of(&self, turn: Option<u64>, contents: &JournalContents) -> Fingerprint {
+        let note = turn.and_then(|turn| contents.note_before_turn(turn));
+        let noted = note.and_then(|note| note.to::<ResumptionNote>().ok());
+        noted.map_or_else(|| self.files.clone(), |noted| noted.files)
+    }
+}
+
+/// What is written down when a run goes on with a project that has changed: the next turn begins with these files.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ResumptionNote {
+    pub files: Fingerprint,
 }
 
 /// Who wrote a journal, as whoever names it says.

@@ -402,11 +402,12 @@ impl Worker {
     /// A turn, which another process may ask to end.
     async fn heard<T>(&self, turn: impl Future<Output = T>, cancelled: &CancellationToken) -> T {
         let Some(keeper) = &self.keeper else { return turn.await };
+        keeper.listens_for(cancelled);
         let mut turn = pin!(turn);
         tokio::select! {
             biased;
             answer = &mut turn => answer,
-            () = keeper.hear_cancel(cancelled) => turn.await,
+            () = keeper.hear_cancel() => turn.await,
         }
     }
 }

@@ -291,7 +291,7 @@ pub mod records {
         journal::record::{ForkOrigin, StepProgress, shown_time},
         journal::requests::{RecordedRequest, requests},
         journal::run_id::{is_run_id, run_id},
-        runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls},
+        runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls, calls_of},
         runtime::judgements::{CallFate, JudgedCall, judged_calls},
         runtime::record::{conversation, input_text, turn_output},
     };

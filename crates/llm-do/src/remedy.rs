@@ -91,6 +91,10 @@ pub enum Remedy {
     ShowRun,
     /// The runs that are kept can be listed.
     ListRuns,
+    /// A run has to be begun before one can go on.
+    BeginRun,
+    /// A chat has to be begun before one can go on.
+    BeginChat,
     /// Start the run from a place whose name is text, or without a record of it.
     RunElsewhere,
 }
@@ -165,6 +169,8 @@ impl fmt::Display for Remedy {
                 return write!(f, "resume the run in `{}`, or name another file", file.display());
             }
             Self::ListRuns => "list the runs that are kept",
+            Self::BeginRun => "begin one, or name a run of another project by its id",
+            Self::BeginChat => "begin one, or name a chat of another project by its id",
             Self::ShowRun => "wait until it ends, or only look at it",
             Self::RunElsewhere => "run it from a place with another name, or without a journal",
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
 use llm_do::escape::visible;
 use llm_do::questions::AnswerDesk as _;
-use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
+use llm_do::records::{Durability, JournalContents, Matching, shown_time};
 use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::RunState;
 use llm_do::store::summary::{JournalUse, RunSummary};
@@ -16,7 +16,7 @@ use llm_do::trust::Fingerprint;
 use llm_do::{Answer, ApprovalRequest, Project, RunError, WorkingDirectory, names, records};
 use llm_do_launch::keep::RunSubject;
 use llm_do_launch::launch::{Record, Resumption};
-use llm_do_launch::open_run::{OpenRun, RunPlace, project_at};
+use llm_do_launch::open_run::{LastRun, MeantRun, OpenRun, RunPlace, project_at};
 use llm_do_launch::question;
 use llm_do_launch::record::{Author, LaunchOverrides, RunHeader};
 use llm_do_launch::settings::Settings;
@@ -34,7 +34,10 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
     if args.show {
-        return console::print(&show(&place(args, &settings)?, Author::of(args.foreign), &settings)?);
+        let named = named(args, &settings)?;
+        let shown = show(&named.place, Author::of(args.foreign), &settings);
+        named.withdraw();
+        return console::print(&shown?);
     }
     let format = plan::output_format(&args.conduct);
     attended(begin(args, &environment, &settings), format)
@@ -86,15 +89,22 @@ impl ResumedRun {
 }
 
 /// The run that was named.
-fn place(args: &ResumeArgs, settings: &Settings) -> Result<RunPlace, Failure> {
+fn named(args: &ResumeArgs, settings: &Settings) -> Result<MeantRun, Failure> {
     match &args.run {
         Some(word) => Ok(RunPlace::of(word, settings)?),
-        None => Ok(RunPlace::last(project_at(Path::new(".")).as_deref(), |_| true, settings)?),
+        None => Ok(RunPlace::last(project_at(Path::new(".")).as_deref(), LastRun::Any, settings)?.into()),
     }
 }
 
+/// A run that comes in a bundle is kept if it goes on.
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
-    begin_open(opened(args, environment, settings)?, args, environment, settings)
+    let named = named(args, settings)?;
+    let begun = opened(named.place.clone(), args, environment, settings)
+        .and_then(|open| begin_open(open, args, environment, settings));
+    if begun.is_err() {
+        named.withdraw();
+    }
+    begun
 }
 
 fn begin_open(
@@ -126,7 +136,7 @@ fn begin_chat(args: &RunArgs, environment: &Environment, settings: &Arc<Settings
     let named = args.continued.as_deref().filter(|id| !id.is_empty());
     let place = match named {
         Some(id) => RunPlace::in_store(id, settings)?,
-        None => RunPlace::last(project_at(&args.project).as_deref(), |kind| kind == RunKind::Chat, settings)?,
+        None => RunPlace::last(project_at(&args.project).as_deref(), LastRun::Chat, settings)?,
     };
     let open = OpenRun::open(place, Author::User, settings)?;
     if !open.is_conversation() {
@@ -193,7 +203,8 @@ fn go_on(
     if let Some(answers) = open.place().answers() {
         decisions.keep(&answers, &environment.user())?;
     }
-    let record = open.resume(matching, durability, RunSubject::of(linked.linked.program()), settings)?;
+    let subject = RunSubject::of(linked.linked.program());
+    let record = open.resume(&linked.linked.files, matching, durability, subject, settings)?;
     if is_foreign {
         let signed = if settings.state.key()?.is_some() { ", and is signed as yours now" } else { "" };
         console::complain(&format!("note: {} was written anew{signed}\n", visible(&file.display().to_string())));
@@ -205,9 +216,14 @@ fn go_on(
 }
 
 /// The record, locked: of the user's own, or of a stranger's after a person agreed to what it names.
-fn opened(args: &ResumeArgs, environment: &Environment, settings: &Settings) -> Result<OpenRun, Failure> {
+fn opened(
+    place: RunPlace,
+    args: &ResumeArgs,
+    environment: &Environment,
+    settings: &Settings,
+) -> Result<OpenRun, Failure> {
     let author = Author::of(args.foreign);
-    let open = OpenRun::open(place(args, settings)?, author, settings)?;
+    let open = OpenRun::open(place, author, settings)?;
     if author == Author::Stranger {
         foreign::settle(&open.place().file(), &open.header, open.contents(), &args.conduct, environment)?;
     }

@@ -145,7 +145,7 @@ pub fn recording(
     answers.keep(&run, settings)?;
     let matching = if prior.changed.is_empty() { Matching::Exact } else { Matching::ForgiveModels };
     let durability = (open.durable || run.header.flags.durable).then_some(Durability::Synced);
-    let record = run.resume(matching, durability, RunSubject::of(linked.program()), settings)?;
+    let record = run.resume(&linked.files, matching, durability, RunSubject::of(linked.program()), settings)?;
     let known = (!answers.0.is_empty()).then(|| Arc::new(answers) as Arc<dyn KnownAnswers>);
     Ok(ScopeRecording { record: Record::Known(record), known, prior: Some(prior) })
 }

@@ -94,7 +94,7 @@ fn masked(text: &str) -> String {
         Some("commands") if line.contains(" a fence") => "commands in …\n".to_owned(),
         Some(_) | None => format!("{line}\n"),
     };
-    let text = steady(&text.lines().map(mask).collect::<String>());
+    let text = steady(&text.lines().map(mask).map(|line| timed(&ageless(&line))).collect::<String>());
     ids(&text).iter().fold(text.clone(), |text, id| text.replace(id, "…"))
 }
 
@@ -107,10 +107,40 @@ fn ids(text: &str) -> Vec<String> {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(is_id).map(str::to_owned).collect()
 }
 
+/// A row of a table with how long ago something was, which makes its columns wider or narrower.
+fn ageless(line: &str) -> String {
+    const HEADINGS: [&str; 2] = ["ID  ", "QUESTION  "];
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let is_age = |words: &[&str]| {
+        matches!(words, [number, "s" | "min", "ago"] if number.parse::<u64>().is_ok())
+            || matches!(words, [_, "just", "now"])
+    };
+    match words.windows(3).position(is_age) {
+        // The word before `just now` is not part of it.
+        Some(at) if words[at + 1] == "just" => drop(words.splice(at + 1..at + 3, ["…", "ago"])),
+        Some(at) => drop(words.splice(at..at + 3, ["…", "ago"])),
+        None if HEADINGS.iter().any(|heading| line.starts_with(heading)) => {}
+        None => return line.to_owned(),
+    }
+    words.join(" ") + "\n"
+}
+
 /// Without times.
 fn steady(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| timeless(&without_times(line)) + "\n").collect();
     lines.concat()
+}
+
+/// `0.1 s` in a table of calls.
+fn timed(line: &str) -> String {
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    for at in 1..words.len() {
+        let is_time = |word: &str| word.contains('.') && word.parse::<f64>().is_ok();
+        if words[at].trim_end() == "s" && is_time(&words[at - 1]) {
+            "0.0".clone_into(&mut words[at - 1]);
+        }
+    }
+    words.join(" ")
 }
 
 /// `· MODEL 0.0 s, 12 tokens in, …`, and `… (1.2 s)` where something took longer.
@@ -339,6 +369,10 @@ fn times_and_places_are_not_compared() {
         ("a (b s)", "a (b s)"),
         ("approval 1: main › write_file (0123456789ab)", "approval 1: main › write_file (…)"),
         ("0123456789abc and abcdefabcdef", "0123456789abc and abcdefabcdef"),
+        ("06gy  just now  desk  done", "06gy … ago desk done"),
+        ("06gy  12 s ago   desk  done", "06gy … ago desk done"),
+        ("ID    WHEN      PROJECT", "ID WHEN PROJECT"),
+        ("  read_file {}  done  1.2 s  main/t0", "  read_file {}  done  0.0 s  main/t0"),
     ] {
         assert_eq!(masked(seen).trim_end(), compared);
     }

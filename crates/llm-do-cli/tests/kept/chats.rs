@@ -40,7 +40,8 @@ fn a_chat_goes_on_with_all_that_it_remembers() {
 fn which_chat_goes_on_is_said_or_is_the_last_of_the_project() {
     let sandbox = desk();
     let none = chat(&sandbox, &["--continue"], "x\n");
-    let said = "error: there is no such run of this project\nhint: `llm-do runs` lists the runs that are kept\n";
+    let said = "error: no chat of this project is kept\nhint: `llm-do chat PROJECT` begins one; `llm-do runs --all` lists \
+                those of all projects\n";
     assert_eq!((none.code, none.stderr.as_str()), (Some(2), said));
     Run::new(&sandbox, &[&["main.worker", "hello"], &MODEL[..]].concat()).answer();
     assert_eq!(chat(&sandbox, &["--continue"], "x\n").stderr, said, "a run is no chat");
@@ -80,6 +81,28 @@ fn a_chat_goes_on_with_the_project_of_today() {
     let told: Vec<String> = asked[1].seen.as_ref().unwrap().messages.iter().map(fake_llm::SeenMessage::text).collect();
     assert_eq!(told, ["one", "Be brief. | one", "two"]);
     assert_eq!(fake.violations(), []);
+}
+
+/// What has changed is what the last turn did not know: it is said once.
+#[test]
+fn what_has_changed_is_said_once() {
+    let sandbox = desk();
+    let change = |text: &str| {
+        sandbox.file("main.worker", &format!("---\nname: main\ntoolsets: [filesystem_cwd]\n---\n{text}\n"));
+    };
+    let says = |lines: &str| {
+        let ended = chat(&sandbox, &["--continue"], lines);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        ended.stderr.contains("note: the project has changed since the last turn: main.worker has changed\n")
+    };
+    chat(&sandbox, &[], "one\n");
+    assert!(!says("two\n"), "nothing has changed");
+    change("y");
+    assert!(says(""), "nobody has said anything");
+    assert!(says("three\n") && !says("four\n"));
+    change("x");
+    assert!(says("five\n"), "as it was at the beginning, and not as it was in the last turn");
+    assert!(!says("six\n"));
 }
 
 #[test]

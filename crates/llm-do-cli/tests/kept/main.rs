@@ -14,6 +14,7 @@ mod chats;
 mod cut;
 mod kept;
 mod named;
+mod once;
 mod unkept;
 
 use std::fs;

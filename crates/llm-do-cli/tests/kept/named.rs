@@ -56,8 +56,39 @@ fn the_last_run_is_that_of_the_project_if_the_directory_is_one() {
         let shown = wait(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         assert!(shown.stdout.starts_with(&format!("run {run} of . in ")), "{directory}: {shown:?}");
     }
+}
+
+#[test]
+fn where_no_run_is_kept_it_is_said_how_to_begin_one() {
+    let hint = "hint: `llm-do run PROJECT PROMPT` begins one; `llm-do runs --all` lists those of all projects\n";
     let said = Run::of(&Sandbox::new(), &["resume", "--last"]).failure(2);
-    assert_eq!(said, "error: there is no such run\nhint: `llm-do runs` lists the runs that are kept\n");
+    assert_eq!(said, format!("error: no run is kept\n{hint}"));
+    let said = Run::of(&writer(), &["resume", "--last"]).failure(2);
+    assert_eq!(said, format!("error: no run of this project is kept\n{hint}"));
+}
+
+/// The list is a cache: the last run is found by what is there.
+#[test]
+fn the_last_run_is_found_though_the_list_is_gone_or_damaged() {
+    let sandbox = writer();
+    waits(&sandbox, ".");
+    let (run, _) = waits(&sandbox, ".");
+    let index = sandbox.state().join("runs/index");
+    let whole = fs::read(&index).unwrap();
+    for damaged in [
+        None,
+        Some(&[][..]),
+        Some(&whole[..40]),
+        Some(b"{\"index\":9,\"bytes\":0,\"behind\":false}\n"),
+        Some(b"junk\n"),
+    ] {
+        match damaged {
+            None => fs::remove_file(&index).unwrap(),
+            Some(bytes) => fs::write(&index, bytes).unwrap(),
+        }
+        let shown = Run::of(&sandbox, &["resume", "--last", "--show"]).answer();
+        assert!(shown.starts_with(&format!("run {run} of . in ")), "{damaged:?}: {shown}");
+    }
 }
 
 #[test]

@@ -148,10 +148,14 @@ fn survive(is_chat: bool, whole_time: Duration) -> usize {
             (false, true) => &["resume", "--last"],
         };
         let killed = (deaths < lives).then(|| whole_time.mul_f64(fastrand::f64() * 1.2));
-        let (asked, recorded) = (desk.fake.requests().len(), desk.recorded("model"));
         let output = desk.run(arguments, &lines, killed);
-        let (asked, recorded) = (desk.fake.requests().len() - asked, desk.recorded("model") - recorded);
-        assert!(asked <= recorded + 1, "only what was under way is asked again: {asked} for {recorded}");
+        let (asked, recorded) = (desk.fake.requests().len(), desk.recorded("model"));
+        // All together: the provider may come to the last request of a process that was killed long after its death.
+        let under_way = deaths + usize::from(output.status.code().is_none());
+        assert!(
+            asked <= recorded + under_way,
+            "only what was under way is asked again: {asked} for {recorded}, with {under_way} deaths"
+        );
         notes.push_str(&String::from_utf8_lossy(&output.stderr));
         match output.status.code() {
             None => deaths += 1,

@@ -93,6 +93,23 @@ fn a_run_is_cancelled_from_elsewhere() {
     assert_eq!(said, format!("{id} is stopped already, and no process runs it\n"));
 }
 
+/// Nobody waits for the next look: the step that follows is not taken.
+#[test]
+fn a_run_that_was_cancelled_takes_no_further_step() {
+    for _ in 0..3 {
+        let gate = StallGate::new();
+        let script = FakeScript::new().answer(|seen| Some(writes(seen))).accept_foreign_history();
+        let desk = Desk::answering(script.fault(On::Request(1), InjectedFault::StallBeforeHead(gate.clone())));
+        let (mut run, id) = desk.started(&gate);
+        desk.says(&["runs", "cancel", &id]);
+        gate.release();
+        assert_eq!(wait_for_end(&mut run), Some(130));
+        assert_eq!(desk.fake.requests().len(), 1);
+        assert!(!desk.sandbox.path().join("a.txt").exists());
+        assert_eq!(desk.states(), ["stopped"]);
+    }
+}
+
 #[test]
 fn a_run_that_was_killed_died_and_following_it_says_so() {
     let (desk, gate) = stalled();

@@ -76,6 +76,47 @@ fn without_a_shared_key_a_bundle_is_a_strangers() {
     assert!(there.read_journal(&id).unwrap_err().to_string().contains("was not written by you"));
 }
 
+/// Until somebody agrees to what it names nothing of it is kept; then it is a run like any other.
+#[test]
+fn a_strangers_bundle_goes_on_after_somebody_agreed() {
+    let (desk, home) = (Desk::new(), tempfile::tempdir().unwrap());
+    let run = desk.waiting();
+    let bundle = desk.says(&["runs", "export", &run, "--format", "bundle"]);
+    fs::write(desk.sandbox.path().join("run.bundle"), bundle).unwrap();
+    let there = |arguments: &[&str]| {
+        let home = home.path().to_str().unwrap().to_owned();
+        desk.llm_do(arguments).with("LLM_DO_HOME", home).ended()
+    };
+    let listed = || there(&["runs", "--all", "--json"]).stdout;
+    let ended = there(&["resume", "run.bundle", "-p", "--approve-all"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), ""), "{}", ended.stderr);
+    assert!(ended.stderr.contains("was not written by you on this machine"), "{}", ended.stderr);
+    assert!(ended.stderr.ends_with("\nhint: `--foreign` reads it as a stranger's\n"), "{}", ended.stderr);
+    assert_eq!(listed(), "", "nobody has agreed to it");
+    let shown = there(&["resume", "run.bundle", "--foreign", "--show"]);
+    assert!(shown.code == Some(0) && shown.stdout.contains("\nwaits for an approval\n"), "{shown:?}");
+    assert_eq!(listed(), "", "looking at it keeps nothing");
+    let ended = there(&["resume", "run.bundle", "--foreign", "-p", "--approve-all"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), ""), "{}", ended.stderr);
+    for line in
+        ["  project   desk\n", "  keep      1 reply of models, 0 results of tools\n", "`--trust` goes on with it\n"]
+    {
+        assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    }
+    assert_eq!(listed(), "");
+    assert_eq!(desk.fake.requests().len(), 1);
+    let ended = there(&["resume", "run.bundle", "--foreign", "--trust", "-p", "--approve-all"]);
+    assert!(ended.code == Some(0) && ended.stdout.starts_with("Result: "), "{ended:?}");
+    assert_eq!(desk.fake.requests().len(), 2, "what it had asked is not asked again");
+    let line: serde_json::Value = serde_json::from_str(&listed()).unwrap();
+    assert_eq!((&line["id"], &line["state"]), (&run.clone().into(), &"done".into()));
+    let again = there(&["resume", &run]);
+    assert_eq!((again.code, again.stdout), (Some(0), ended.stdout), "it is signed as ours: {}", again.stderr);
+    let twice = there(&["resume", "run.bundle", "--foreign", "--trust"]);
+    assert!(twice.code == Some(2) && twice.stderr.starts_with("error: the run `RUN` is here already\n"), "{twice:?}");
+    assert_eq!(desk.states(), ["waits"], "nothing has changed where it came from");
+}
+
 #[test]
 fn a_bundle_that_is_not_whole_leaves_nothing_behind() {
     let (desk, elsewhere) = (Desk::new(), tempfile::tempdir().unwrap());

@@ -68,11 +68,10 @@ impl Chain {
 
 /// Bytes as lower-case hexadecimal, two digits each.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
-        hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-        hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        hex
-    })
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    let hex: Vec<u8> = bytes.iter().flat_map(digits).collect();
+    String::from_utf8(hex).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
@@ -161,6 +161,8 @@ pub struct FileJournal {
     mode: Mode,
     matching: Matching,
     settings: JournalSettings,
+    /// Whoever knows before a step is run that the turn is being ended.
+    is_ending: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 enum Mode {
@@ -193,6 +195,7 @@ pub struct OpenJournal {
     contents: JournalContents,
     settings: JournalSettings,
     origin: JournalOrigin,
+    note: Option<RawJson>,
 }
 
 /// Who wrote a journal.
@@ -218,7 +221,7 @@ impl OpenJournal {
         let read = JournalContents::read_with(&bytes[..committed], settings.key.as_ref(), &values);
         let (contents, last) = read.map_err(|damage| damaged(damage, path))?;
         let origin = JournalOrigin::Own { committed: committed as u64, last };
-        Ok(Self { path: path.to_owned(), file, contents, settings, origin })
+        Ok(Self { path: path.to_owned(), file, contents, settings, origin, note: None })
     }
 
     /// The same of a stranger's file. Going on with it writes what is kept of it anew, signed with the key: whoever does
@@ -235,7 +238,7 @@ impl OpenJournal {
         let lines = lines.map_err(|damage| damaged(damage, path))?;
         let contents = JournalContents::of(lines.clone()).map_err(|damage| damaged(damage, path))?;
         let origin = JournalOrigin::Stranger(Box::new(lines));
-        Ok(Self { path: path.to_owned(), file, contents, settings, origin })
+        Ok(Self { path: path.to_owned(), file, contents, settings, origin, note: None })
     }
 
     /// What the journal says, as it was read when it was opened.
@@ -250,6 +253,13 @@ impl OpenJournal {
         if let JournalOrigin::Stranger(lines) = &mut self.origin {
             lines.header.res = Some(RawJson::of(header));
         }
+        self
+    }
+
+    /// What is different from here on, for those who resume it later: [`JournalContents::note_before_turn`].
+    #[must_use]
+    pub fn with_note(mut self, note: &impl Serialize) -> Self {
+        self.note = Some(RawJson::of(note));
         self
     }
 
@@ -274,18 +284,20 @@ impl OpenJournal {
 
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
     pub fn resume(self, matching: Matching, by: Option<String>) -> Result<FileJournal, JournalError> {
-        let Self { path, file, contents, settings, origin } = self;
+        let Self { path, file, contents, settings, origin, note } = self;
         let settings = JournalSettings { by: by.or(settings.by), ..settings };
         let failed = |error| JournalError::Io { path: path.clone(), error };
         let (file, signer, replaced, contents) = match origin {
             JournalOrigin::Own { committed, last } => {
                 file.set_len(committed).map_err(failed)?;
                 let mut signer = Signer::after(last, settings.key.clone());
-                append(&file, &mut signer, [line_of(&RunLine::resumed(now(), settings.by.clone()))]).map_err(failed)?;
+                let mut line = RunLine::resumed(note, now(), settings.by.clone());
+                keep_outside(&mut line.res, &mut line.blob, &settings).map_err(failed)?;
+                append(&file, &mut signer, [line_of(&line)]).map_err(failed)?;
                 (file, signer, None, contents)
             }
             JournalOrigin::Stranger(lines) => {
-                let lines = anew(*lines, &settings).map_err(failed)?;
+                let lines = anew(*lines, note, &settings).map_err(failed)?;
                 let (own, signer) = written_anew(&path, lines, settings.key.clone()).map_err(failed)?;
                 (own, signer, Some(file), contents.without_questions())
             }
@@ -298,13 +310,16 @@ impl OpenJournal {
 }
 
 /// What is kept of a stranger's file, as lines of ours.
-fn anew(lines: ParsedLines, settings: &JournalSettings) -> io::Result<Vec<String>> {
-    let ParsedLines { header, parts, steps, ended: _ } = lines;
+fn anew(lines: ParsedLines, note: Option<RawJson>, settings: &JournalSettings) -> io::Result<Vec<String>> {
+    // The header says already what earlier notes said.
+    let ParsedLines { header, parts, steps, notes: _, ended: _ } = lines;
     let header = RunLine { v: Some(VERSION), ..header };
     // A question that a stranger wrote down is not signed: it is asked anew.
     let steps = steps.into_iter().map(|(_, line)| line).filter(|line| line.kind != StepKind::Ask).collect();
     let mut lines = beginning(header, parts, steps, settings)?;
-    lines.push(line_of(&RunLine::adopted(now(), settings.by.clone())));
+    let mut adopted = RunLine::adopted(note, now(), settings.by.clone());
+    keep_outside(&mut adopted.res, &mut adopted.blob, settings)?;
+    lines.push(line_of(&adopted));
     Ok(lines)
 }
 
@@ -315,26 +330,27 @@ fn beginning(
     steps: Vec<JournalLine>,
     settings: &JournalSettings,
 ) -> io::Result<Vec<String>> {
-    let keep = |res: &mut Option<RawJson>, blob: &mut Option<String>| {
-        *blob = None;
-        let value = outlined(res, blob, settings.blobs.as_ref());
-        match (value, &settings.blobs) {
-            (Some(value), Some(blobs)) => blobs.keep(&value.digest, value.json.as_bytes(), settings.durability),
-            (None | Some(_), _) => Ok(()),
-        }
-    };
-    keep(&mut header.res, &mut header.blob)?;
+    keep_outside(&mut header.res, &mut header.blob, settings)?;
     let mut lines = vec![line_of(&header)];
     for (name, part) in parts {
         let mut line = RunLine::part(&name, part, now());
-        keep(&mut line.res, &mut line.blob)?;
+        keep_outside(&mut line.res, &mut line.blob, settings)?;
         lines.push(line_of(&line));
     }
     for mut line in steps {
-        keep(&mut line.res, &mut line.blob)?;
+        keep_outside(&mut line.res, &mut line.blob, settings)?;
         lines.push(line_of(&line));
     }
     Ok(lines)
+}
+
+/// Keeps a value that is too large for its line, which then names it.
+fn keep_outside(res: &mut Option<RawJson>, blob: &mut Option<String>, settings: &JournalSettings) -> io::Result<()> {
+    *blob = None;
+    match (outlined(res, blob, settings.blobs.as_ref()), &settings.blobs) {
+        (Some(value), Some(blobs)) => blobs.keep(&value.digest, value.json.as_bytes(), settings.durability),
+        (None | Some(_), _) => Ok(()),
+    }
 }
 
 /// Takes a value that is too large out of its line, which then names it.
@@ -401,8 +417,9 @@ impl FileJournal {
         let NewRun { identity, header, copied, parts } = run;
         let header = RunLine::header(identity, header, now(), settings.by.clone());
         let steps = copied.iter().cloned().enumerate().collect();
+        let (notes, ended) = (Vec::new(), None);
         let contents =
-            JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps, ended: None });
+            JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps, notes, ended });
         let contents = contents.map_err(|damage| damaged(damage, path))?;
         let lines = beginning(header, parts, copied, &settings).map_err(failed)?;
         write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
@@ -420,12 +437,18 @@ impl FileJournal {
         Self::of(contents, Mode::Replays, Matching::Exact, JournalSettings::default())
     }
 
+    /// Asks this before each request, tool and code that would be run and is not only read: if it says that the turn is
+    /// being ended, nothing of the step is run any more. The first one counts.
+    pub fn before_each_effect(&self, is_ending: impl Fn() -> bool + Send + Sync + 'static) {
+        let _ = self.is_ending.set(Box::new(is_ending));
+    }
+
     fn of(contents: JournalContents, mode: Mode, matching: Matching, settings: JournalSettings) -> Self {
         let parts = contents.parts.keys().cloned().collect();
         let turns = contents.turns().iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let records = contents.into_records();
         let state = JournalProgress { records, taken: HashSet::new(), parts, turns, failure: None };
-        Self { state: Mutex::new(state), mode, matching, settings }
+        Self { state: Mutex::new(state), mode, matching, settings, is_ending: OnceLock::new() }
     }
 
     /// Says how the run ended, as the last line; it is written when this returns, and on the disk if lines must be. A
@@ -509,6 +532,14 @@ impl FileJournal {
         known: Option<StepProgress>,
         effect: BoxFuture<'_, Result<RawJson, Stop>>,
     ) -> Result<StepAnswer, Stop> {
+        let is_recorded = matches!(known, Some(StepProgress::Done(_)));
+        if let (StepKind::Model | StepKind::Tool | StepKind::Code, false, Some(is_ending)) =
+            (step.kind, is_recorded, self.is_ending.get())
+            && is_ending()
+        {
+            // Whoever ends the turn drops this.
+            std::future::pending::<()>().await;
+        }
         let made_of = step.parts.as_ref().map(|parts| self.named_parts(writer, parts));
         let lines = StepLines { journal: self, writer, key: &step.key, kind: step.kind, request, made_of };
         match (known, &step.interrupted) {

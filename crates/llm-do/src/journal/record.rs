@@ -179,14 +179,14 @@ impl RunLine {
         Self { v: Some(VERSION), run: Some(run), res: Some(res), ..Self::said("run", "header", at, by) }
     }
 
-    /// A line that says when the run was resumed, and by which user if that is known.
-    pub fn resumed(at: u64, by: Option<String>) -> Self {
-        Self::said("run", "resumed", at, by)
+    /// A line that says when the run was resumed, by which user if that is known, and what is different since (`res`).
+    pub fn resumed(note: Option<RawJson>, at: u64, by: Option<String>) -> Self {
+        Self { res: note, ..Self::said("run", "resumed", at, by) }
     }
 
     /// From here on it is somebody else's: what stands above was a stranger's, and was taken over.
-    pub fn adopted(at: u64, by: Option<String>) -> Self {
-        Self::said("run", "adopted", at, by)
+    pub fn adopted(note: Option<RawJson>, at: u64, by: Option<String>) -> Self {
+        Self { res: note, ..Self::said("run", "adopted", at, by) }
     }
 
     /// A line that says how the process that ran it left it.
@@ -265,6 +265,7 @@ pub struct JournalContents {
     pub begun_by: Option<String>,
     records: BTreeMap<String, JournalEntry>,
     lost: Vec<LostStep>,
+    notes: Vec<(usize, RawJson)>,
     ended: Option<RunEnd>,
 }
 
@@ -359,6 +360,8 @@ pub struct ParsedLines {
     /// What requests were made of, each under its name.
     pub parts: BTreeMap<String, RawJson>,
     pub steps: Vec<NumberedLine>,
+    /// What those wrote who went on with it, each with its line, counted from 1.
+    pub notes: Vec<(usize, RawJson)>,
     /// How it was left, if nobody went on with it since.
     pub ended: Option<RunEnd>,
 }
@@ -377,7 +380,7 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
     if header.res.is_none() {
         return Err(Damage::NotAJournal);
     }
-    let (mut steps, mut parts, mut ended) = (Vec::new(), BTreeMap::new(), None);
+    let (mut steps, mut parts, mut notes, mut ended) = (Vec::new(), BTreeMap::new(), Vec::new(), None);
     for (index, line) in lines {
         let damage = damage(index + 1);
         match AnyLine::read(line).map_err(|error| damage(error.to_string()))? {
@@ -392,10 +395,14 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
                 parts.extend(res.map(|part| (name, part)));
             }
             // Whatever else is said of the run: somebody went on with it.
-            AnyLine::Run(line) => ended = line.end(),
+            AnyLine::Run(mut line) => {
+                ended = line.end();
+                fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
+                notes.extend(line.res.filter(|_| ended.is_none()).map(|note| (index + 1, note)));
+            }
         }
     }
-    Ok(ParsedLines { header, parts, steps, ended })
+    Ok(ParsedLines { header, parts, steps, notes, ended })
 }
 
 /// Puts a value into its line that was kept outside.
@@ -425,11 +432,11 @@ impl JournalContents {
 
     /// What lines say together.
     pub(crate) fn of(lines: ParsedLines) -> Result<Self, Damage> {
-        let ParsedLines { header, parts, steps, ended } = lines;
+        let ParsedLines { header, parts, steps, notes, ended } = lines;
         let RunLine { run, res, at: begun_at, by: begun_by, .. } = header;
         let (header, identity) = (res.ok_or(Damage::NotAJournal)?, run.unwrap_or_default());
         let (records, lost) = (BTreeMap::new(), Vec::new());
-        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost, ended };
+        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost, notes, ended };
         let mut unused = UnusedDecisions::default();
         for (number, line) in steps {
             if line.state != LineState::Lost {
@@ -508,6 +515,17 @@ impl JournalContents {
         let Some(entry) = self.entry() else { return Vec::new() };
         let numbers: BTreeSet<u64> = self.records.keys().filter_map(|key| turn_number(entry, key)).collect();
         numbers.into_iter().map(|number| (number, self.done(&format!("{entry}/t{number}")).is_some())).collect()
+    }
+
+    /// The turn of the entry that a key stands at or beneath.
+    pub fn turn_at(&self, key: &str) -> Option<u64> {
+        turn_number(self.entry()?, key)
+    }
+
+    /// What whoever went on with the run last wrote down before this turn of the entry began.
+    pub fn note_before_turn(&self, turn: u64) -> Option<&RawJson> {
+        let begun = self.records.get(&format!("{}/t{turn}/input", self.entry()?))?.line;
+        self.notes.iter().rev().find(|(line, _)| *line < begun).map(|(_, note)| note)
     }
 
     /// How the run was left by the process that ran it last; nothing if that one still runs, or died.
@@ -840,7 +858,7 @@ mod tests {
             waits,
             r#"{"k":"","kind":"run","state":"ended","res":{"state":"waits","reason":"write_file"},"at":7}"#
         );
-        let resumed = line(&RunLine::resumed(8, None));
+        let resumed = line(&RunLine::resumed(None, 8, None));
         let step = |state: &str| self::line("main/t0/m0", "model", state);
         let end = |state, reason: &str| Some(RunEnd::new(state, reason));
         let waiting = end(EndState::Waits, "write_file");

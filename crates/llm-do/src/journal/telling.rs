@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use super::call::{CallRecord, call_at, ended, of_call, of_input, of_reply, reply_at, value_at};
 use super::{RecordedSteps, StepRecord};
 use crate::event::{BorrowedEvents, Derivation, Event, EventKind, EventLog, LogPart, Teller, ToldItem, ToldLog};
-use crate::message::Content;
+use crate::message::{Content, Reply};
 
 /// A file of ours is far from both; one that is not may hold anything.
 const MOST_EVENTS: usize = 4_000_000;
@@ -15,12 +15,14 @@ const MOST_LEVELS: usize = 1_000;
 
 /// All that was told during the step with this key. `log` is what its record says.
 pub fn told(key: &str, log: &ToldLog, records: &dyn RecordedSteps) -> Result<EventLog, String> {
-    Expansion { records, left: MOST_EVENTS }.log(key, log, MOST_LEVELS)
+    Expansion { records, left: MOST_EVENTS, reply: None }.log(key, log, MOST_LEVELS)
 }
 
 struct Expansion<'a> {
     records: &'a dyn RecordedSteps,
     left: usize,
+    /// The last reply that was read, and its key: all events of a request follow from one.
+    reply: Option<(String, Reply)>,
 }
 
 /// What is left of the events of other records.
@@ -88,10 +90,18 @@ impl Expansion<'_> {
         }))
     }
 
-    fn derived(&self, key: &str, teller: &Teller, derivation: &Derivation) -> Result<EventKind, String> {
+    fn reply(&mut self, key: &str) -> Result<&Reply, String> {
+        let reply = match self.reply.take().filter(|(known, _)| known == key) {
+            Some((_, reply)) => reply,
+            None => reply_at(key, self.records)?,
+        };
+        Ok(&self.reply.insert((key.to_owned(), reply)).1)
+    }
+
+    fn derived(&mut self, key: &str, teller: &Teller, derivation: &Derivation) -> Result<EventKind, String> {
         let derived = match derivation {
             Derivation::Text | Derivation::Started(_) | Derivation::Finished(_) => {
-                of_reply(&reply_at(key, self.records)?, derivation)
+                of_reply(self.reply(key)?, derivation)
             }
             Derivation::Ended(duration_ms, usage) => {
                 ended(&value_at(key, self.records)?, &teller.0, *duration_ms, *usage)

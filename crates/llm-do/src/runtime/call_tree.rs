@@ -77,8 +77,13 @@ pub enum CallState {
 
 /// The turns of the entry, each a call, with all that was called in them.
 pub fn calls(contents: &JournalContents) -> Vec<RecordedCall> {
+    calls_of(contents, &requests(contents))
+}
+
+/// The same for whoever has its requests already.
+pub fn calls_of(contents: &JournalContents, requests: &[RecordedRequest]) -> Vec<RecordedCall> {
     let Some(entry) = contents.entry() else { return Vec::new() };
-    let tree = CallPlaces::of(contents, entry);
+    let tree = CallPlaces::of(contents, entry, requests);
     let turns = contents.turns().into_iter().map(|(number, _)| format!("{entry}/t{number}"));
     turns.map(|key| tree.turn(entry, key)).collect()
 }
@@ -94,7 +99,7 @@ struct CallPlaces<'a> {
 }
 
 impl<'a> CallPlaces<'a> {
-    fn of(contents: &'a JournalContents, entry: &str) -> Self {
+    fn of(contents: &'a JournalContents, entry: &str, requests: &[RecordedRequest]) -> Self {
         let mut beneath: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (key, _) in contents.records() {
             let mut caller = None;
@@ -112,11 +117,11 @@ impl<'a> CallPlaces<'a> {
             calls.dedup();
         }
         let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
-        for RecordedRequest { key, usage: more, .. } in requests(contents) {
-            for place in places(entry, &key) {
+        for RecordedRequest { key, usage: more, .. } in requests {
+            for place in places(entry, key) {
                 match usage.get_mut(place) {
-                    Some(sum) => *sum = sum.plus(&more),
-                    None => drop(usage.insert(place.to_owned(), more)),
+                    Some(sum) => *sum = sum.plus(more),
+                    None => drop(usage.insert(place.to_owned(), *more)),
                 }
             }
         }

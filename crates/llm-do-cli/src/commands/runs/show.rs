@@ -2,7 +2,7 @@
 
 use llm_do::approval::{PendingQuestion, short_id};
 use llm_do::escape::visible;
-use llm_do::records::{ForkOrigin, JournalContents, RecordedCall, RunKind, calls, conversation, shown_time};
+use llm_do::records::{ForkOrigin, JournalContents, RecordedCall, RunKind, calls, calls_of, conversation, shown_time};
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::summary::{JournalUse, RunSummary};
 use llm_do::{Message, RawJson};
@@ -54,7 +54,7 @@ pub struct ShownRun {
 impl ShownRun {
     fn of(line: IndexLine<'static>, contents: &JournalContents, with_messages: bool) -> Self {
         let journal_use = if line.state == RunState::Running { JournalUse::Locked } else { JournalUse::Free };
-        let RunSummary { usage, turns, .. } = RunSummary::of(contents, journal_use);
+        let RunSummary { usage, turns, requests, .. } = RunSummary::of(contents, journal_use);
         let waiting = waiting(contents, line.id.as_str());
         // A list may be a moment behind the record.
         let line = IndexLine { turns, requests: usage.requests, cost: usage.cost_usd, ..line };
@@ -63,7 +63,8 @@ impl ShownRun {
             begun_by: contents.begun_by.clone(),
             forked: contents.identity.forked.clone(),
             usage,
-            calls: calls(contents),
+            // A fork shows also what it took over, which is not its own.
+            calls: if contents.identity.forked.is_some() { calls(contents) } else { calls_of(contents, &requests) },
             in_doubt: contents.in_doubt().map(|(_, shown)| shown.clone()).collect(),
             messages: with_messages.then(|| conversation(contents)),
             commands: commands(&line, &waiting),

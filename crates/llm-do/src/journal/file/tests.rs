@@ -325,7 +325,7 @@ async fn after_a_failed_write_nothing_runs_any_more() {
     let writer = Writer::start(WriterTarget { file, durability, blobs: None }, signer).unwrap();
     let mode = Mode::Writes { writer, _replaced: None };
     let header = RunLine::header(RunIdentity::default(), RawJson::of(&"header"), 0, None);
-    let lines = ParsedLines { header, parts: BTreeMap::new(), steps: Vec::new(), ended: None };
+    let lines = ParsedLines { header, parts: BTreeMap::new(), steps: Vec::new(), notes: Vec::new(), ended: None };
     let contents = JournalContents::of(lines).unwrap();
     let journal = Arc::new(FileJournal::of(contents, mode, Matching::Exact, JournalSettings::default()));
     let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
