@@ -60,7 +60,7 @@ fn words_of_other_tools_are_answered_with_ours() {
     assert_eq!(
         mistaken(&["chekc", "."]),
         "error: there is no project `chekc`\nhint: did you mean `check`? commands: chat, check, completions, \
-         costs, inbox, models, new, resume, run, runs, schema, serve, and 1 more\n"
+         costs, inbox, models, new, policy, resume, run, runs, schema, and 2 more\n"
     );
     for arguments in [&["x", "--color=never"][..], &["run", "x", "--color", "never"]] {
         let said = mistaken(arguments);

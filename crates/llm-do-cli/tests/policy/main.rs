@@ -7,6 +7,7 @@ mod support;
 #[path = "../support/terminal.rs"]
 mod terminal;
 
+mod examples;
 mod files;
 mod history;
 

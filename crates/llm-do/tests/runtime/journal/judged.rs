@@ -4,6 +4,7 @@ use super::*;
 use llm_do::journal::mac::{self, LineMac, SigningPurpose};
 use llm_do::runtime::judgements::{CallFate, JudgedCall, judged_calls};
 use llm_do::tools::approval::{ApprovalRequest, CallSubject, DecidedBy, KnownAnswers, VerdictKind};
+use llm_do::tools::policy::{Explanation, LastingRules, RuleFile, RuleSource, RuledCall, read_rules};
 
 fn calls(desk: &Desk) -> Vec<JudgedCall> {
     judged_calls(&file::read(&desk.journal(), Some(&key())).unwrap()).collect()
@@ -164,6 +165,40 @@ async fn without_a_journal_nothing_is_written_down_and_a_strangers_judgements_ar
     assert_eq!(judged_calls(open.contents()).count(), 0);
     drop(open.resume(Matching::Exact, None).unwrap());
     assert!(!desk.text().contains("\"judged\":"), "nobody here has seen them judged");
+}
+
+/// What was decided under rules is decided again from the record alone, by the same rules: nothing else is looked at.
+#[tokio::test]
+async fn recorded_calls_come_out_as_they_did() {
+    let rules = "[[rule]]\nallow = 'charge'\namount = { max = 5 }\n[[rule]]\nblock = 'list_files'\n\
+        [[rule]]\nask = 'look'\nagent = 'child'\n[[rule]]\nallow = 'read_file'\n\
+        [[rule]]\nblock = 'shell'\nwords = ['ls', '...']\n[[rule]]\nallow = '*write_file'\npath = 'b.md'\n";
+    let file = |text: &str, source| {
+        let (path, label) = ("rules.toml".into(), "rules.toml".to_owned());
+        read_rules(&[RuleFile { path, label, text: text.to_owned(), source }]).unwrap()
+    };
+    let organisation = file("[[rule]]\nask = 'write_file'\n", RuleSource::Organisation);
+    let all = [file(rules, RuleSource::Yours), organisation].concat();
+    let desk = desk();
+    let (approvals, asked) = person(Answer::Once);
+    let approvals = approvals.with_rules(all.clone(), "2026-11-18");
+    desk.run_with(project(&desk), config(approvals), desk.create()).await.said();
+    let root = desk.files.path().canonicalize().unwrap();
+    let in_force = LastingRules::in_force(all, &root, Some("2026-11-18"));
+    let calls = calls(&desk);
+    let mut seen = std::collections::BTreeSet::new();
+    for JudgedCall { tool, path, arguments, judgement, .. } in &calls {
+        let call = RuledCall { tool, path, arguments: arguments.as_ref(), subject: judgement.about.as_ref() };
+        let again = Explanation::again(judgement, call, &in_force);
+        assert_eq!((Some(again.by), &again.rule), (judgement.by, &judgement.rule), "{tool}: {again:?}");
+        seen.insert(format!("{:?}", again.by));
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["Person", "Rule", "Toolset", "Variant", "Worker", "Yours"]);
+    let tools: Vec<String> = asked.lock().unwrap().iter().map(|request| request.tool.clone()).collect();
+    // The secret always asks, the organisation asks whatever the agent allows, and the user's own `ask` is one.
+    assert_eq!(tools.iter().filter(|tool| *tool == "read_file").count(), 1, "{tools:?}");
+    assert!(tools.iter().any(|tool| tool == "write_file") && tools.iter().any(|tool| tool == "look"), "{tools:?}");
+    assert!(!tools.iter().any(|tool| tool == "charge" || tool == "notes_write_file"), "{tools:?}");
 }
 
 /// The lines with other judgements, signed with the right key.
