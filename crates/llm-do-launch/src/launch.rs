@@ -34,7 +34,7 @@ use crate::session::{Session, SessionPace, SessionParts, SessionUpdates, TurnRep
 use crate::settings::Settings;
 use crate::tools::ToolOffer;
 use crate::trust::{Settlement, Standing, TrustAnswers};
-use crate::{children, fencing, providers, text, tools, trust};
+use crate::{budgets, children, fencing, providers, text, tools, trust};
 
 /// What was decided about a run; made once.
 #[derive(Clone)]
@@ -373,6 +373,10 @@ impl LinkedLaunch {
         let is_rehearsed = rehearsed.is_some();
         let subject = RunSubject::of(&program);
         let project = subject.project.display().to_string();
+        let is_replayed = matches!(&record, Record::Known(RunRecord { file: None, .. }));
+        if !is_rehearsed && !is_replayed {
+            runtime.budgets = budgets::in_force(&settings, &subject.project)?;
+        }
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),

@@ -262,6 +262,7 @@ pub mod rpc {
 /// Choices of a run, beside [`RuntimeConfig`].
 pub mod runs {
     pub use crate::redact::Redactor;
+    pub use crate::runtime::BudgetsInForce;
     pub use crate::runtime::input::InputError;
     pub use crate::runtime::{OutsideCaller, RestoredExchange, RestoredTurns, UnknownPrices, check_history, finish_of};
     pub use crate::tools::working_directory::is_too_wide;

@@ -189,6 +189,11 @@ impl StoreLayout {
         self.state.join("costs")
     }
 
+    /// The directory of a budget: its lock, a ledger for each period, and who holds reservations in them.
+    pub fn budget(&self, name: &str) -> PathBuf {
+        self.state.join("budgets").join(name)
+    }
+
     /// The directory of all runs.
     pub fn runs(&self) -> PathBuf {
         self.state.join("runs")
@@ -326,6 +331,7 @@ mod tests {
         for (path, expected) in [
             (layout.told(), "/s/told".to_owned()),
             (layout.costs(), "/s/costs".to_owned()),
+            (layout.budget("everyday"), "/s/budgets/everyday".to_owned()),
             (layout.index(), "/s/runs/index".to_owned()),
             (layout.index_lock(), "/s/runs/index.lock".to_owned()),
             (layout.journal(&id), format!("/s/runs/{ID}/journal")),
