@@ -43,6 +43,8 @@ pub enum Command {
     Costs(CostsArgs),
     /// List the open questions of all runs, and answer them from here
     Inbox(InboxArgs),
+    /// Show the lasting rules about calls; explain, try, suggest, test and edit them
+    Policy(PolicyArgs),
     /// Serve other programs: JSON-RPC on stdin and stdout
     Serve(ServeArgs),
     /// Link a project without running anything of it, and show what it can do
@@ -73,7 +75,7 @@ pub struct ServeArgs {
     pub stdio: bool,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
   llm-do check .                    the project in this directory
@@ -561,6 +563,89 @@ pub struct InboxRefuseArgs {
     pub go: bool,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  llm-do policy                                      the rules in force here, and how often each decides
+  llm-do policy explain write_file '{\"path\": \"a.md\", \"content\": \"x\"}'
+  llm-do policy explain 06gy3k9x/48877392a3eb        why a run asked
+  llm-do policy replay --rules new.toml              what would become of the calls of the last 90 days
+  llm-do policy suggest                              rules for what was always approved
+
+Your rules are in `rules.toml` of the state directory; docs/approvals.md tells how a call is judged.")]
+pub struct PolicyArgs {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Option<PolicyCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Tell what becomes of a call, step by step, and who decides
+    Explain(PolicyExplainArgs),
+    /// Judge the recorded calls of kept runs again; exit code 1 if one that a person refused would now run
+    Replay(PolicyReplayArgs),
+    /// Suggest the smallest rules for what was always approved, at least three times
+    Suggest(PolicySuggestArgs),
+    /// Read all files of rules, and hold each rule against its examples
+    Test,
+    /// Open your rules in $EDITOR; what is not a file of rules is not saved
+    Edit,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PolicyExplainArgs {
+    /// A tool, or a question of a run as RUN/QUESTION
+    #[arg(value_name = "TOOL|RUN/QUESTION")]
+    pub subject: String,
+    /// What the tool is called with
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub arguments: String,
+    /// The agent that calls, instead of the project's entry
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The project
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub project: PathBuf,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Trust the project as it is now, or exactly the list with this digest
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PolicyReplayArgs {
+    /// Rules to try instead of your own
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Only calls of runs of this time, such as `30d`
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "90d")]
+    pub since: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PolicySuggestArgs {
+    /// Only calls of runs of this time, such as `30d`
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "90d")]
+    pub since: Duration,
+    /// Add all of them without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Print one JSON object a line, and add nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub json: bool,
+}
+
 /// With which fence around commands a rule that allows is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -831,6 +916,7 @@ pub const COMMANDS: &[&str] = &[
     "runs",
     "costs",
     "inbox",
+    "policy",
     "serve",
     "check",
     "validate",

@@ -8,6 +8,7 @@ pub mod inbox;
 mod models;
 mod new;
 mod once;
+mod policy;
 pub mod resume;
 pub mod runs;
 
@@ -36,6 +37,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Runs(args) => runs::run(args),
         Command::Costs(args) => costs::run(&args),
         Command::Inbox(args) => inbox::run(args),
+        Command::Policy(args) => policy::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),

@@ -25,7 +25,7 @@ pub enum Failure {
 /// Usage or project error.
 pub const USAGE: u8 = 2;
 /// Agent, model-content or tool failure.
-const FAILED: u8 = 1;
+pub const FAILED: u8 = 1;
 /// Provider error after retries.
 const PROVIDER: u8 = 3;
 /// Approval needed or refused.

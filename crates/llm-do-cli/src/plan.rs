@@ -88,6 +88,7 @@ pub fn launch(models: ModelChoices) -> Launch {
         own_files: Vec::new(),
         purpose: Purpose::Answer,
         terms: ProgramTerms::default(),
+        rules: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the children of a run, Python and MCP servers, see of the environment. Pure.
 
 use llm_do::providers::PROVIDERS;
-use llm_do::rpc::ChildEnvironment;
+use llm_do::runs::ChildEnvironment;
 use llm_do::runs::Redactor;
 
 use crate::config::Config;

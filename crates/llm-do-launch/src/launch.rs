@@ -7,6 +7,7 @@ use llm_do::created::WorkerDefaults;
 use llm_do::escape::visible_lines;
 use llm_do::events::MessageLog;
 use llm_do::fence::FenceConfig;
+use llm_do::policy::{Explanation, LastingRule};
 use llm_do::program::{Code, Entry, Survey, Typing};
 use llm_do::providers::ModelFallback;
 use llm_do::questions::{AnswerDesk, QuestionBroker, QuestionUpdates};
@@ -17,7 +18,7 @@ use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
     Answer, ApprovalRequest, Approvals, Approver, Input, Journal, Limits, Listen, Message, ModelChoices, ModelName,
-    Models, Program, Project, Runtime, RuntimeConfig, WorkingDirectory,
+    Models, Program, Project, RawJson, Runtime, RuntimeConfig, WorkingDirectory,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ use crate::session::{Session, SessionPace, SessionParts, SessionUpdates, TurnRep
 use crate::settings::Settings;
 use crate::tools::ToolOffer;
 use crate::trust::{Settlement, Standing, TrustAnswers};
-use crate::{budgets, children, fencing, providers, text, tools, trust};
+use crate::{budgets, children, fencing, providers, rules, text, tools, trust};
 
 /// What was decided about a run; made once.
 #[derive(Clone)]
@@ -57,6 +58,8 @@ pub struct Launch {
     pub purpose: Purpose,
     /// What a program decided that holds the run.
     pub terms: ProgramTerms,
+    /// Lasting rules of the user and of the organisation; read when the project is.
+    pub rules: Vec<Arc<LastingRule>>,
 }
 
 /// What counts before the project's own policy.
@@ -128,6 +131,8 @@ impl Launch {
             Some(entry) => project.with_created(entry),
             None => project,
         };
+        // A file of rules that cannot be read stops everything: a rule in it may block what would run.
+        self.rules = rules::load(settings)?;
         let surveyed = project.surveyed(&self.models, self.entry.as_deref()).map_err(LaunchError::Project)?;
         Ok(SurveyedLaunch { launch: self, settings: Arc::clone(settings), surveyed })
     }
@@ -377,13 +382,15 @@ impl LinkedLaunch {
         if !is_rehearsed && !is_replayed {
             runtime.budgets = budgets::in_force(&settings, &subject.project)?;
         }
+        let rules_digest = rules::digest(&program.rules, &launch.rules, &subject.project);
+        let ruled = |header: RunHeader| RunHeader { rules: rules_digest.clone(), ..header };
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),
-            Record::Keep(plan, header) => RunKeeper::begin(&settings, &plan, subject.clone(), *header)?,
+            Record::Keep(plan, header) => RunKeeper::begin(&settings, &plan, subject.clone(), ruled(*header))?,
             Record::File(file, kind, header) => {
                 let file = launch.directory.join(file);
-                Some(RunRecord::begin(&file, &header, kind, variables.user(), state.key()?)?)
+                Some(RunRecord::begin(&file, &ruled(*header), kind, variables.user(), state.key()?)?)
             }
         };
         let run = record.as_ref().map_or_else(run_id, |record| record.run.clone());
@@ -402,7 +409,7 @@ impl LinkedLaunch {
         };
         let mode = overrides.approval_mode.unwrap_or(policy.approval_mode);
         let (approvals, questions) = asked(mode, overrides.is_attended, known, answers);
-        runtime.approvals = approvals;
+        runtime.approvals = approvals.with_rules(launch.rules, rules::today());
         Ok(ReadyRun { program, models, config: runtime, questions, record, run, keeper, notifier })
     }
 }
@@ -420,7 +427,7 @@ fn asked(
     let of_files = answers.map(|answers| answers as Arc<dyn KnownAnswers>);
     let all: Vec<Arc<dyn KnownAnswers>> = known.into_iter().chain(of_files).collect();
     let known = (!all.is_empty()).then(|| Arc::new(FirstKnown(all)) as Arc<dyn KnownAnswers>);
-    (Approvals { mode, approver, known }, (broker, updates))
+    (Approvals { mode, approver, known, ..Approvals::default() }, (broker, updates))
 }
 
 /// Answers that are known from several places: the first that has one counts.
@@ -483,6 +490,25 @@ impl ReadyRun {
             Some(file) => Some(Resumption::File(file.clone())),
             None => None,
         }
+    }
+
+    /// What would become of a call of a tool of the agent, or of the project's entry, and why. Nothing is called.
+    pub async fn explain(
+        self,
+        agent: Option<&str>,
+        tool: &str,
+        arguments: &RawJson,
+    ) -> Result<Explanation, LaunchError> {
+        let entry = match &self.program.entry {
+            Entry::Agent(name) => Some(name.clone()),
+            Entry::Function(_) | Entry::Open => None,
+        };
+        let agent = agent.map(str::to_owned).or(entry);
+        let agent = agent.ok_or_else(|| {
+            LaunchError::usage("the project begins with a function, which has no tools").hint("name an agent")
+        })?;
+        let runtime = Runtime::new(self.program, self.models, self.config);
+        runtime.explain(&agent, tool, arguments).await.map_err(|error| LaunchError::usage(error.to_string()))
     }
 
     /// Starts the session: the entry is opened with its first turn, or when it is asked to.

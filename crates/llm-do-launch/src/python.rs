@@ -1,8 +1,8 @@
-//! Which Python runs a project's files, and what it sees. Pure.
+//! Which Python runs a project's files, and what it sees.
 
 use llm_do::WorkingDirectory;
 use llm_do::fence::FenceConfig;
-use llm_do::python::{CompiledStore, Python, Tracebacks, interpreter};
+use llm_do::python::{CompiledStore, Python, Tracebacks};
 use std::path::{Path, PathBuf};
 
 use crate::children;
@@ -76,6 +76,15 @@ impl PythonPlan {
             fence: fence.clone(),
         }
     }
+}
+
+/// Which interpreter a project uses: that of its own environment, that of the active one, or
+/// the first on the path.
+fn interpreter(root: &Path, virtual_env: Option<&str>) -> PathBuf {
+    let of = |environment: &Path| environment.join("bin").join("python");
+    let own = of(&root.join(".venv"));
+    let active = virtual_env.map(|path| of(Path::new(path)));
+    std::iter::once(own).chain(active).find(|program| program.exists()).unwrap_or_else(|| PathBuf::from("python3"))
 }
 
 #[cfg(test)]

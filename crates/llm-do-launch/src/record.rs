@@ -41,6 +41,9 @@ pub struct RunHeader {
     /// What was said. The turns of a conversation are in its record, and it has none of its own.
     #[serde(default)]
     pub input: Option<Input>,
+    /// The digest of the lasting rules that were in force when the run began, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
     /// The digest of what was said and to which agent, if only one run may have its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
@@ -158,6 +161,7 @@ impl LaunchRecord {
             own_files,
             purpose: Purpose::Answer,
             terms: terms.or(&self.terms),
+            rules: Vec::new(),
         })
     }
 
@@ -235,7 +239,7 @@ impl RunHeader {
             return Err(LaunchError::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
                 .hint(Remedy::RunElsewhere));
         }
-        Ok(Self { run: run_id(), project, directory, flags, files, input, once: None })
+        Ok(Self { run: run_id(), project, directory, flags, files, input, rules: None, once: None })
     }
 
     /// A digest of what was said and to which entry: runs with one key have the same.
@@ -438,6 +442,7 @@ mod tests {
             own_files: Vec::new(),
             purpose: Purpose::Answer,
             terms: ProgramTerms::default(),
+            rules: Vec::new(),
         }
     }
 

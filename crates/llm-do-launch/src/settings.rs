@@ -10,6 +10,7 @@ use llm_do::store::budget::BudgetBook;
 
 use crate::config::Config;
 use crate::error::LaunchError;
+use crate::rules;
 use crate::state::StateDirectory;
 
 /// Where remarks go that belong to no result.
@@ -23,6 +24,8 @@ pub struct Settings {
     pub notes: Notes,
     /// Made when the first run needs it; its runs share what they hold of it.
     pub(crate) budgets: OnceLock<BudgetBook>,
+    /// Where the organisation's rules are, if it has any: only root may write there.
+    pub organisation_rules: PathBuf,
 }
 
 impl Settings {
@@ -30,7 +33,8 @@ impl Settings {
     pub fn load(variables: Variables, notes: Notes) -> Result<Self, LaunchError> {
         let config = Config::load(variables.config_file().as_deref())?;
         let state = StateDirectory::of(&variables, &config, Arc::clone(&notes))?;
-        Ok(Self { variables, config, state, notes, budgets: OnceLock::new() })
+        let organisation_rules = PathBuf::from(rules::ORGANISATION);
+        Ok(Self { variables, config, state, notes, organisation_rules, budgets: OnceLock::new() })
     }
 }
 

@@ -66,6 +66,7 @@ fn launch(directory: &Path, model: &str, settings: &Settings) -> Launch {
         own_files: vec!["answer.txt".into()],
         purpose: Purpose::Answer,
         terms: ProgramTerms::default(),
+        rules: Vec::new(),
     }
 }
 

@@ -10,8 +10,10 @@ use std::path::Path;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _};
 
 pub(crate) use beside::Beside;
+#[cfg(feature = "front-end")]
+pub use beside::check_path;
 pub(crate) use beside::replace;
-pub use beside::{FileAccess, check_path, replace_path};
+pub use beside::{FileAccess, replace_path};
 pub(crate) use place::{FileKind, Identity, Place, resolve};
 
 /// Why a file was not opened.

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The limit as the process was started with it, if it was raised since.
@@ -11,13 +11,14 @@ static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises the limit of this process to the highest that it may have. Only a program may decide that for itself, so
 /// the library does not call this.
+#[cfg(feature = "front-end")]
 pub fn raise() {
     let before = getrlimit(Resource::Nofile);
     if before.current == before.maximum {
         return;
     }
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
-    if setrlimit(Resource::Nofile, raised).is_ok() {
+    if rustix::process::setrlimit(Resource::Nofile, raised).is_ok() {
         let _ = BEFORE.set(before);
     }
 }
@@ -41,6 +42,7 @@ pub fn give_back(started: Option<Pid>) {
 }
 
 /// Whether some files can still be opened. It is asked before code that cannot report a lack of them itself.
+#[cfg(feature = "front-end")]
 pub fn room() -> std::io::Result<()> {
     const SOME: usize = 12;
     let open = |_| rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
@@ -49,6 +51,7 @@ pub fn room() -> std::io::Result<()> {
 
 /// Whether a file can be held open for long and all that is needed for a moment can still be opened. Where the limit is
 /// high this is not looked at.
+#[cfg(feature = "front-end")]
 pub fn has_room_to_spare() -> bool {
     const HIGH: u64 = 4096;
     const SOME: u64 = 24;

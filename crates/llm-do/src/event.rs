@@ -90,6 +90,8 @@ pub enum ApprovalResult {
     ToolForSession,
     Edited,
     Refused,
+    /// Nobody was asked: a lasting rule of the user allows it.
+    Rule,
     /// Nobody was asked: every question is answered with yes in this run.
     Policy,
     /// Nobody was asked again: an earlier answer covers it.
@@ -334,6 +336,7 @@ impl Events {
 
     /// The same handle, whose messages this log keeps.
     #[must_use]
+    #[cfg(feature = "front-end")]
     pub(crate) fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
         Self { log: Some(log), ..self }
     }

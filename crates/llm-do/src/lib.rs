@@ -30,25 +30,30 @@
 //! - [`toolsets`]: tools and toolsets in Rust, and how built-in ones are configured
 //! - [`events`], [`messages`]: what happens in a run, and what is said in it
 //! - [`providers`], [`prices`]: models, their connections, and what they cost
-//! - [`records`], [`store`]: journals, and runs that are kept
-//! - [`runs`]: further choices of a run
-//! - [`program`], [`reach`]: what a linked program consists of, and what its agents can do
-//! - [`trust`], [`created`], [`python`]: projects of others, agents that are made at run time, Python files
-//! - [`diagnostics`], [`remedy`], [`names`], [`escape`]: mistakes, what can be done about them, and text that is safe to show
-//! - [`fence`], [`files`], [`process`]: what the kernel keeps around commands, files at doubtful paths, limits of a process
-//! - [`rpc`], [`schema`]: JSON-RPC with other processes, and JSON Schemas
+//! - [`records`]: journals, and what they tell
+//! - [`runs`], [`program`]: further choices of a run, and what agents are made of
+//! - [`trust`], [`created`]: projects of others, and agents that are made at run time
+//! - [`diagnostics`], [`remedy`], [`escape`]: mistakes, what can be done about them, and text that is safe to show
+//! - [`fence`]: what the kernel keeps around commands
 //!
-//! The feature `internals` opens the other modules to the tests, fuzz targets and benchmarks of this repository. Nothing
-//! that it opens is stable, and no other program should use it.
+//! # Features
+//!
+//! - `front-end`: what the hall is built on. Not stable for others; `llm-do-launch` switches it on. It adds `store` (runs that
+//!   are kept), `reach` (what agents can do), `python`, `rpc`, `schema`, `names`, `files` and `process`, and further items of
+//!   the modules above. A program that wants these starts from `llm-do-launch`.
+//! - `internals`: opens all modules to the tests, fuzz targets and benchmarks of this repository. Nothing that it opens is
+//!   stable, and no other program should use it.
 
 #![cfg_attr(not(feature = "internals"), deny(missing_docs))]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 
+// Here and below, `front-end` opens what only the hall and the front ends need that are built from it.
 pub mod escape;
 pub(crate) mod glob;
 pub(crate) mod judgement;
 pub mod questions;
 pub mod remedy;
+#[cfg(feature = "front-end")]
 pub mod store;
 mod underway;
 
@@ -132,16 +137,24 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, AskedQuestion, CallSubject, CommandVerdict, Coverage, DecidedBy, DeclaredVerdict,
-        JudgementRecord, KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID, SessionCoverage, UnshownCall,
-        VerdictKind, canonical, key_of_call, short_id,
+        ApprovalMode, CallSubject, Coverage, KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID,
+        SessionCoverage, short_id,
+    };
+
+    #[cfg(feature = "front-end")]
+    pub use crate::tools::approval::{
+        AskedQuestion, CommandVerdict, DecidedBy, DeclaredVerdict, JudgementRecord, UnshownCall, VerdictKind,
+        canonical, key_of_call,
     };
 }
 
 /// Agents that are made while a program runs.
 pub mod created {
     pub use crate::project::create::{ExistingAgent, WorkerDefaults, WorkerSpec};
-    pub use crate::project::created::{CreatedAgents, CreatedStore};
+    pub use crate::project::created::CreatedStore;
+
+    #[cfg(feature = "front-end")]
+    pub use crate::project::created::CreatedAgents;
 }
 
 /// How mistakes in files are shown.
@@ -152,21 +165,29 @@ pub mod diagnostics {
 /// What happens in a run, beside the [`Event`] itself.
 pub mod events {
     pub use crate::event::{
-        AgentSpending, ApprovalResult, CallEnd, CallKind, CallOutput, Events, LoggedMessage, MessageLog, Refusal,
-        ToolReturn, TraceCall, UsageReport, schema,
+        AgentSpending, ApprovalResult, CallEnd, CallKind, CallOutput, Events, Refusal, ToolReturn, TraceCall,
+        UsageReport, schema,
     };
+
+    #[cfg(feature = "front-end")]
+    pub use crate::event::{LoggedMessage, MessageLog};
 }
 
 /// What the kernel keeps around commands and other programs.
 pub mod fence {
     pub use crate::tools::fence::keep::kept;
-    pub use crate::tools::fence::private::{PrivateDirectory, TemporaryPlace};
-    pub use crate::tools::fence::tenant::FenceError;
     pub use crate::tools::fence::{Accept, Fence, FenceConfig, FenceKind, Fencing};
-    pub use crate::tools::shell::fence_words;
+
+    #[cfg(feature = "front-end")]
+    pub use crate::tools::{
+        fence::private::{PrivateDirectory, TemporaryPlace},
+        fence::tenant::FenceError,
+        shell::fence_words,
+    };
 }
 
 /// Files at paths where others may have put anything.
+#[cfg(feature = "front-end")]
 pub mod files {
     pub use crate::beneath::{FileAccess, check_path, read_regular, replace_path};
 }
@@ -180,9 +201,19 @@ pub mod messages {
 }
 
 /// What to say where a name means nothing.
+#[cfg(feature = "front-end")]
 pub mod names {
     pub use crate::syntax::names::{instead, listed, nearest};
     pub use crate::syntax::table::is_name;
+}
+
+/// Lasting rules: what the user, the project and the organisation say about calls, in files.
+pub mod policy {
+    #[cfg(feature = "front-end")]
+    pub use crate::tools::approval::{CallOutlook, JudgingStep};
+    #[cfg(feature = "front-end")]
+    pub use crate::tools::policy::{Explanation, LastingRules, RuleDraft, RuledCall, SpokenRule};
+    pub use crate::tools::policy::{LastingRule, RuleFile, RuleSource, read_rules};
 }
 
 /// What tokens cost.
@@ -191,6 +222,7 @@ pub mod prices {
 }
 
 /// What a process is allowed: open files, and room on its stack.
+#[cfg(feature = "front-end")]
 pub mod process {
     pub use crate::descriptors::{give_back, has_room_to_spare, raise, room};
     pub use crate::stack::with_room;
@@ -198,34 +230,43 @@ pub mod process {
 
 /// What a linked program consists of.
 pub mod program {
-    pub use crate::project::link::Survey;
-    pub use crate::project::load::MANIFEST_NAME;
-    pub use crate::project::worker::PythonModule;
+    pub use crate::project::{AllowWorkers, AttachmentPolicy};
+
+    #[cfg(feature = "front-end")]
     pub use crate::project::{
-        AgentSpec, AllowWorkers, AttachmentPolicy, Code, DoubtfulRule, Entry, EntryFunction, Fallback, PythonType,
-        ToolsetUse, Typing,
+        AgentSpec, Code, DoubtfulRule, Entry, EntryFunction, Fallback, PythonType, ToolsetUse, Typing, link::Survey,
+        load::MANIFEST_NAME, worker::PythonModule,
     };
 }
 
 /// Providers of models: the table of those that are known, and how one is connected.
 pub mod providers {
-    pub use crate::http::{HttpClient, HttpSettings, ProxySettings, check_confidential};
+    pub use crate::http::{HttpClient, HttpSettings, ProxySettings};
     pub use crate::model::exchange::{Exchange, KeySource, LaterKey, Retries};
     pub use crate::model::meter::{Meter, RequestProgress, SendingRefusal, UnlimitedMeter};
     pub use crate::model::name::{CustomProvider, ModelFallback, ModelNameError};
     pub use crate::model::openai_chat::OpenAiChat;
-    pub use crate::model::protocol::{Encoder, KeyForm, Quirks};
-    pub use crate::model::provider::{PROVIDERS, ProtocolKind, Provider, VERTEX, provider};
+    pub use crate::model::protocol::Quirks;
+    pub use crate::model::provider::{PROVIDERS, ProtocolKind, Provider, provider};
     pub use crate::model::{Conversation, Fault, Head, ModelError, ModelSettings, ToolDeclaration};
     pub use crate::runtime::ConnectError;
+
+    #[cfg(feature = "front-end")]
+    pub use crate::{
+        http::check_confidential,
+        model::protocol::{Encoder, KeyForm},
+        model::provider::VERTEX,
+    };
 }
 
 /// Python files of a project.
+#[cfg(feature = "front-end")]
 pub mod python {
-    pub use crate::tools::python::{CompiledStore, Python, PythonEndpoint, RenderedPart, Tracebacks, interpreter};
+    pub use crate::tools::python::{CompiledStore, Python, PythonEndpoint, RenderedPart, Tracebacks};
 }
 
 /// Who calls whom in a program, and what an agent can do in the worst case.
+#[cfg(feature = "front-end")]
 pub mod reach {
     pub use crate::project::reach::{AgentNode, Graph, ReachableTool, Worst};
 }
@@ -233,29 +274,33 @@ pub mod reach {
 /// Journals: how one is written, read, signed and resumed.
 pub mod records {
     pub use crate::journal::blobs::Blobs;
-    pub use crate::journal::digest::digest;
     pub use crate::journal::file::{
-        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_foreign,
-        read_foreign_with, read_with,
+        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_with,
     };
-    pub use crate::journal::fork::{ForkError, forked};
-    pub use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
-    pub use crate::journal::record::{
-        EndState, ForkOrigin, JournalContents, RunEnd, RunIdentity, RunKind, StepProgress, shown_time,
-    };
-    pub use crate::journal::run_id::{is_run_id, run_id};
+    pub use crate::journal::mac::StateKey;
+    pub use crate::journal::record::{EndState, JournalContents, RunEnd, RunIdentity, RunKind};
     pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
-    pub use crate::runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls};
-    pub use crate::runtime::judgements::{CallFate, JudgedCall, judged_calls};
-    pub use crate::runtime::record::{
-        PriorSpending, RecordedRequest, conversation, input_text, outcome, requests, turn_output,
+    pub use crate::runtime::record::{PriorSpending, outcome};
+
+    #[cfg(feature = "front-end")]
+    pub use crate::{
+        journal::digest::digest,
+        journal::file::read_foreign,
+        journal::fork::{ForkError, forked},
+        journal::mac::{LineMac, SigningPurpose, sign, split},
+        journal::record::{ForkOrigin, StepProgress, shown_time},
+        journal::requests::{RecordedRequest, requests},
+        journal::run_id::{is_run_id, run_id},
+        runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls},
+        runtime::judgements::{CallFate, JudgedCall, judged_calls},
+        runtime::record::{conversation, input_text, turn_output},
     };
 }
 
 /// JSON-RPC between processes, and what code in another process may ask for.
+#[cfg(feature = "front-end")]
 pub mod rpc {
     pub use crate::tools::callback::{CallView, METHODS, Sight, value_of, while_serving};
-    pub use crate::tools::rpc::child::ChildEnvironment;
     pub use crate::tools::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
 }
 
@@ -264,11 +309,18 @@ pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::BudgetsInForce;
     pub use crate::runtime::input::InputError;
-    pub use crate::runtime::{OutsideCaller, RestoredExchange, RestoredTurns, UnknownPrices, check_history, finish_of};
-    pub use crate::tools::working_directory::is_too_wide;
+    pub use crate::runtime::{RestoredExchange, RestoredTurns, UnknownPrices};
+    pub use crate::tools::rpc::child::ChildEnvironment;
+
+    #[cfg(feature = "front-end")]
+    pub use crate::{
+        runtime::{OutsideCaller, check_history, finish_of},
+        tools::working_directory::is_too_wide,
+    };
 }
 
 /// JSON Schemas: of our own formats, and how large those of others may be.
+#[cfg(feature = "front-end")]
 pub mod schema {
     pub use crate::json_schema::{Direction, sized};
     pub use crate::project::schema::{of_project, of_worker};
@@ -276,30 +328,34 @@ pub mod schema {
 
 /// Toolsets and their tools, beside [`Toolset`] and [`Tool`].
 pub mod toolsets {
-    pub use crate::runtime::mcp::{McpOffer, ask};
-    pub use crate::tools::function::{MadeToolset, Run, RunEntry, ToolsetContext, fits};
-    pub use crate::tools::plane::{InDoubt, Refusals};
-    pub use crate::tools::source::{
-        Access, Base, Enclosure, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, ShellConfig,
-        ShellRule, ToolsetSource,
+    pub use crate::tools::function::{MadeToolset, Run, RunEntry, ToolsetContext};
+    pub use crate::tools::plane::Refusals;
+    pub use crate::tools::{Ending, Order, Repeat, ToolKind};
+
+    #[cfg(feature = "front-end")]
+    pub use crate::{
+        runtime::mcp::offer::{McpOffer, ask},
+        tools::DeclaredTool,
+        tools::function::fits,
+        tools::plane::InDoubt,
+        tools::source::{
+            Access, Base, Enclosure, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, ShellConfig,
+            ShellRule, ToolsetSource,
+        },
     };
-    pub use crate::tools::{DeclaredTool, Ending, Order, Repeat, ToolKind};
 }
 
 /// What a project asks of the person who runs it, and the phases from surveyed to trusted.
 pub mod trust {
-    pub use crate::project::fingerprint::Fingerprint;
     pub use crate::project::trust::{
         Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProgram, TrustedProject, items,
     };
+
+    #[cfg(feature = "front-end")]
+    pub use crate::project::fingerprint::Fingerprint;
 }
 
 use std::{future::Future, pin::Pin};
 
 /// A boxed future. The traits that other programs implement return one, so that they can be used as objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// What the guide shows is compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/embedding.md")]
-struct EmbeddingGuide;

@@ -7,10 +7,12 @@ use crate::BoxFuture;
 const RED_ZONE: usize = 256 * 1024;
 const MORE: usize = 2 * 1024 * 1024;
 /// What a thousand levels take. The system gives memory to those pages only that are touched.
+#[cfg(feature = "front-end")]
 const ROOM: usize = 64 * 1024 * 1024;
 
 /// Runs an executor on a stack with room for calls within calls. They also work without it, but then the stack grows
 /// whenever something deep is polled and is given back at once, which costs more time than the calls themselves.
+#[cfg(feature = "front-end")]
 pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::grow(ROOM, work)
 }

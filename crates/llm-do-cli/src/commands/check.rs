@@ -5,7 +5,7 @@ use llm_do::diagnostics::Colour;
 use llm_do::events::Events;
 use llm_do::fence::FenceConfig;
 use llm_do::providers::HttpSettings;
-use llm_do::rpc::ChildEnvironment;
+use llm_do::runs::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
 use llm_do::{EventKind, Listen, Program, WorkingDirectory, toolsets};

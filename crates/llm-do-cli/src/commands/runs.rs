@@ -14,7 +14,7 @@ mod tree;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use llm_do::RawJson;
-use llm_do::records::StateKey;
+use llm_do::records::{JournalContents, StateKey};
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
@@ -49,14 +49,14 @@ fn print_key() -> Result<(), Failure> {
 }
 
 /// A run that somebody named, and what is known of it now.
-struct NamedRun {
+pub struct NamedRun {
     store: RunStore,
     line: IndexLine<'static>,
 }
 
 impl NamedRun {
     /// What was typed means exactly one run, or nothing is done.
-    fn find(typed: &str, settings: &Settings) -> Result<Self, Failure> {
+    pub fn find(typed: &str, settings: &Settings) -> Result<Self, Failure> {
         let RunPlace::Store(store, id) = RunPlace::in_store(typed, settings)? else {
             return Err(Failure::usage(format!("`{typed}` is no run of the store")));
         };
@@ -67,7 +67,17 @@ impl NamedRun {
         Ok(Self { store, line })
     }
 
-    fn id(&self) -> &RunId {
+    /// The directory of its project.
+    pub fn project(&self) -> &str {
+        &self.line.project
+    }
+
+    /// What its record says.
+    pub fn contents(&self) -> Result<JournalContents, Failure> {
+        self.store.read_journal(self.id()).map_err(|error| damaged(self.id(), &error.to_string()))
+    }
+
+    pub fn id(&self) -> &RunId {
         &self.line.id
     }
 }

@@ -40,10 +40,15 @@ impl Editor {
     }
 }
 
-/// What the text is after the editor has ended.
+/// What the arguments of a call are after the editor has ended.
 pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<String, String> {
+    edit_file(editor, terminal, "arguments.json", text).await
+}
+
+/// What the text is after the editor has ended. The editor sees a file of this name.
+pub async fn edit_file(editor: &Editor, terminal: &Terminal, name: &str, text: &str) -> Result<String, String> {
     let place = PrivateDirectory::default();
-    let file = place.path(&TemporaryPlace::new(Some(&editor.directory)), &editor.project)?.join("arguments.json");
+    let file = place.path(&TemporaryPlace::new(Some(&editor.directory)), &editor.project)?.join(name);
     let mut options = OpenOptions::new();
     let written = options.write(true).create_new(true).mode(0o600).open(&file).and_then(|mut file| {
         file.write_all(text.as_bytes())?;

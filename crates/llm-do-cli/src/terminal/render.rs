@@ -289,6 +289,7 @@ fn unasked(answer: ApprovalResult) -> Option<&'static str> {
     match answer {
         ApprovalResult::Policy => Some("every question is answered with yes in this run"),
         ApprovalResult::Remembered => Some("an earlier answer covers it"),
+        ApprovalResult::Rule => Some("a lasting rule allows it"),
         ApprovalResult::Once
         | ApprovalResult::CallForSession
         | ApprovalResult::ToolForSession

@@ -5,9 +5,9 @@
 //! through; a journal keeps its file open and locked, and takes the steps by itself.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -35,8 +35,11 @@ pub enum FileAccess {
 
 impl FileAccess {
     /// That of the file at this path; the usual one if there is none.
+    #[cfg(feature = "front-end")]
     pub fn of_path(path: &Path) -> Self {
-        path.symlink_metadata().ok().filter(Metadata::is_file).map_or(Self::Usual, |found| Self::Kept {
+        use std::os::unix::fs::MetadataExt as _;
+
+        path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).map_or(Self::Usual, |found| Self::Kept {
             mode: found.mode() & 0o7777,
             owner: found.uid(),
             group: found.gid(),
@@ -74,6 +77,7 @@ pub fn replace_path(path: &Path, content: &[u8], access: FileAccess) -> io::Resu
 }
 
 /// Whether a file could be put in a place: says why not, and leaves nothing there.
+#[cfg(feature = "front-end")]
 pub fn check_path(path: &Path) -> io::Result<()> {
     Beside::of_path(path, FileAccess::Usual.mode_of_new()).map(drop)
 }
@@ -150,6 +154,7 @@ impl Beside {
 
     /// Puts it in its place if nothing is there. Of several that do so at once exactly one succeeds; the others are told
     /// [`io::ErrorKind::AlreadyExists`].
+    #[cfg(feature = "front-end")]
     pub(crate) fn place_first(self) -> io::Result<()> {
         // Its other name goes when it is dropped.
         self.directory.hard_link(&self.temporary, &self.directory, &self.name)
@@ -193,6 +198,8 @@ fn remove_left(directory: &Dir) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
 

@@ -129,6 +129,8 @@ event_kinds! {
             tool: String,
             answer: ApprovalResult,
             note: Option<String>,
+            /// Where the lasting rule stands that answered, if one did.
+            rule: Option<String>,
         },
         ServerToolUsed {
             tool: String,
@@ -241,7 +243,7 @@ pub mod samples {
             refused(Some(json()), None),
             refused(None, Some(text())),
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },
-            EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note },
+            EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note, rule: Some(text()) },
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },
             EventKind::RequestStarted { model: text(), longest_wait_ms: Some(7) },
             EventKind::RequestFinished { model: text(), duration_ms: 3, usage, finish: Finish::Pause },

@@ -13,7 +13,6 @@ mod upload;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -21,7 +20,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HeaderMap, HeaderName, PROXY_AUTHORIZATION};
+use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -221,6 +220,7 @@ impl HttpClient {
 
     /// Sends JSON and gives the status of the answer, of which nothing else is read. A redirect is not followed, and what is
     /// not encrypted goes to this machine only.
+    #[cfg(feature = "front-end")]
     pub async fn post_json(&self, url: &str, headers: &[(String, String)], body: String) -> Result<u16, String> {
         check_confidential(url)?;
         let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
@@ -229,7 +229,7 @@ impl HttpClient {
         for (name, value) in json.iter().chain(headers) {
             // Its value may be a key, and is not shown.
             let wrong = || format!("`{name}` is no header");
-            let known: HeaderName = name.parse().map_err(|_| wrong())?;
+            let known: hyper::header::HeaderName = name.parse().map_err(|_| wrong())?;
             all.insert(known, value.parse().map_err(|_| wrong())?);
         }
         let request = Request { method: Method::POST, url, headers: all, body: Bytes::from(body) };
@@ -361,11 +361,12 @@ impl Departure {
 }
 
 /// Whether what is sent to an address can be read on the way: it is encrypted, or stays on this machine.
+#[cfg(feature = "front-end")]
 pub fn check_confidential(url: &str) -> Result<(), String> {
     let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
     check_address(&url).map_err(|error| error.to_string())?;
     let host = url.host().unwrap_or_default();
-    let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    let address: Result<std::net::IpAddr, _> = host.trim_matches(['[', ']']).parse();
     let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
     if url.scheme_str() == Some("https") || is_here {
         return Ok(());

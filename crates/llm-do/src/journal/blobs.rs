@@ -29,7 +29,7 @@ impl Blobs {
     }
 
     /// Keeps a value: when this returns it is there whole, and on the disk if it must be. One that is there already stays.
-    pub fn keep(&self, digest: &str, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    pub(crate) fn keep(&self, digest: &str, bytes: &[u8], durability: Durability) -> io::Result<()> {
         let place = self.place(digest)?;
         if place.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64) {
             return Ok(());
@@ -59,7 +59,8 @@ impl Blobs {
     }
 
     /// The digests of all values that are there, in order.
-    pub fn digests(&self) -> io::Result<Vec<String>> {
+    #[cfg(feature = "front-end")]
+    pub(crate) fn digests(&self) -> io::Result<Vec<String>> {
         let entries = match std::fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,

@@ -245,6 +245,7 @@ impl OpenJournal {
 
     /// What a stranger's header says, as it was understood: this is written anew.
     #[must_use]
+    #[cfg(feature = "front-end")]
     pub fn with_header(mut self, header: &impl Serialize) -> Self {
         if let JournalOrigin::Stranger(lines) = &mut self.origin {
             lines.header.res = Some(RawJson::of(header));
@@ -254,13 +255,15 @@ impl OpenJournal {
 
     /// The same, whose lines count when this says so.
     #[must_use]
+    #[cfg(feature = "front-end")]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
         self
     }
 
     /// Says how the run is left, without going on with it. Of a stranger's journal nothing is said.
-    pub fn leave(self, state: EndState, reason: &str) -> Result<(), JournalError> {
+    #[cfg(feature = "front-end")]
+    pub(crate) fn leave(self, state: EndState, reason: &str) -> Result<(), JournalError> {
         let Self { path, file, settings, origin, .. } = self;
         let JournalOrigin::Own { committed, last } = origin else { return Ok(()) };
         let failed = |error| JournalError::Io { path: path.clone(), error };
@@ -371,7 +374,7 @@ impl FileJournal {
     }
 
     /// The same, with the name of the user who starts the run.
-    pub fn create_by(
+    pub(crate) fn create_by(
         path: &Path,
         header: &impl Serialize,
         by: Option<String>,
@@ -696,11 +699,13 @@ pub fn read_with(path: &Path, key: Option<&StateKey>, blobs: Option<&Blobs>) -> 
 }
 
 /// What a stranger's journal says, without what people answered there. All values are in the file.
+#[cfg(feature = "front-end")]
 pub fn read_foreign(path: &Path) -> Result<JournalContents, JournalError> {
     read_foreign_with(path, None)
 }
 
 /// The same of a journal whose large values are kept elsewhere.
+#[cfg(feature = "front-end")]
 pub fn read_foreign_with(path: &Path, blobs: Option<&Blobs>) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
     let values = |digest: &str| value_in(blobs, digest);

@@ -108,6 +108,7 @@ impl StateKey {
     }
 
     /// A new key as machines share it, which nobody else knows: 64 hex digits.
+    #[cfg(feature = "front-end")]
     pub fn new_hex() -> io::Result<String> {
         random_bytes().map(|bytes| super::digest::hex(&bytes))
     }
@@ -149,7 +150,7 @@ impl StateKey {
         first_half(mac)
     }
 
-    /// Of the next line of a file whose lines are chained: `line` is what stands before [`MEMBER`].
+    /// Of the next line of a file whose lines are chained: `line` is what stands before the member that signs it.
     pub fn next(&self, purpose: SigningPurpose, previous: LineMac, line: &[u8]) -> LineMac {
         let mut mac = self.0.clone();
         mac.update(purpose.prefix());

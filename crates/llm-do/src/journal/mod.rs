@@ -8,12 +8,14 @@ pub mod blobs;
 pub mod call;
 pub mod digest;
 pub mod file;
+#[cfg(feature = "front-end")]
 pub mod fork;
 #[cfg(test)]
 pub(crate) mod generated;
 pub mod mac;
 pub mod parts;
 pub mod record;
+pub mod requests;
 pub mod run_id;
 pub mod telling;
 mod writer;

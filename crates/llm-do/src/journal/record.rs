@@ -80,7 +80,7 @@ pub struct JournalLine {
 /// What a run is, for whoever lists and shows runs without knowing what is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunIdentity {
-    /// What the run is called, in the form of [`super::run_id`].
+    /// What the run is called, as run ids are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// A name that whoever started it gave it.
@@ -293,6 +293,7 @@ pub enum Damage {
 }
 
 /// A time of a record, for people.
+#[cfg(feature = "front-end")]
 pub fn shown_time(milliseconds: u64) -> String {
     const YEAR_9999: u64 = 253_370_764_800_000;
     let since = std::time::Duration::from_millis(milliseconds.min(YEAR_9999));
@@ -486,12 +487,13 @@ impl JournalContents {
     }
 
     /// What steps without a result had told of their costs.
-    pub fn lost(&self) -> &[LostStep] {
+    pub(crate) fn lost(&self) -> &[LostStep] {
         &self.lost
     }
 
     /// When something was last recorded of a step, in milliseconds since 1970.
-    pub fn last_at(&self) -> u64 {
+    #[cfg(feature = "front-end")]
+    pub(crate) fn last_at(&self) -> u64 {
         let steps = self.records.values().map(|record| record.at);
         steps.chain(self.lost.iter().map(|lost| lost.at)).fold(self.begun_at, u64::max)
     }

@@ -20,6 +20,7 @@ pub(crate) fn written(milliseconds: u64, random: u32) -> [u8; LENGTH] {
 }
 
 /// The millisecond since 1970 in which an id with these digits was made.
+#[cfg(feature = "front-end")]
 pub(crate) fn milliseconds(digits: &[u8; LENGTH]) -> u64 {
     let value = |digit: &u8| DIGITS.iter().position(|known| known == digit).unwrap_or(0) as u128;
     let bits = digits.iter().fold(0_u128, |bits, digit| bits << 5 | value(digit));
@@ -27,12 +28,14 @@ pub(crate) fn milliseconds(digits: &[u8; LENGTH]) -> u64 {
 }
 
 /// Whether a byte can stand in an id.
+#[cfg(feature = "front-end")]
 pub(crate) fn is_digit(byte: u8) -> bool {
     // Asked for each of many bytes: this is no search.
     matches!(byte, b'0'..=b'9' | b'a'..=b'h' | b'j' | b'k' | b'm' | b'n' | b'p'..=b't' | b'v'..=b'z')
 }
 
 /// Whether a text is such an id, whoever made it.
+#[cfg(feature = "front-end")]
 pub fn is_run_id(text: &str) -> bool {
     text.len() == LENGTH && text.bytes().all(is_digit)
 }

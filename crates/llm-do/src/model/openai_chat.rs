@@ -10,7 +10,7 @@ mod wire;
 use super::protocol::{Decoder, Encoder, Prefill, Protocol, Quirks};
 use super::{Head, ModelError, fault};
 
-/// Chat Completions as a [`Protocol`].
+/// Chat Completions as a protocol.
 pub struct OpenAiChat;
 
 impl Protocol for OpenAiChat {

@@ -23,7 +23,7 @@ use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::approval::Rule;
-use crate::tools::source::{self, ToolsetSource};
+use crate::tools::source;
 
 /// An agent to be written into the project.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -307,8 +307,9 @@ impl Program {
     }
 
     /// Whether agents can be created, or were.
+    #[cfg(feature = "front-end")]
     pub fn has_created(&self) -> bool {
-        let creates = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::DynamicAgents(_));
+        let creates = |used: &ToolsetUse| matches!(used.source.origin(), source::ToolsetSource::DynamicAgents(_));
         let is_created = |agent: &AgentSpec| agent.file.starts_with(&self.generated_agents_dir);
         !self.generated.is_empty()
             || self.agents.values().any(|agent| is_created(agent) || agent.toolsets.iter().any(creates))

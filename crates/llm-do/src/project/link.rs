@@ -136,6 +136,7 @@ impl<'a> Linker<'a> {
             env: manifest
                 .map(|manifest| manifest.env.iter().map(|name| name.value.clone()).collect())
                 .unwrap_or_default(),
+            rules: manifest.map(|manifest| manifest.rules.clone()).unwrap_or_default(),
             python_fence: manifest.and_then(|manifest| manifest.runtime.python_fence.clone()),
             open: std::mem::take(&mut self.open).into_iter().collect(),
             registry: self.project.registry.clone(),

@@ -19,6 +19,7 @@ use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
+use crate::tools::policy::LastingRule;
 use crate::tools::working_directory::WorkingDirectory;
 
 /// The manifest's name.
@@ -63,6 +64,7 @@ impl Project {
 
     /// Reads the schemas and scripts that agents refer to which came as text, beneath the root like those of files.
     #[must_use]
+    #[cfg(feature = "front-end")]
     pub fn read_references(mut self) -> Self {
         let Ok(mut loader) = Loader::open(self.root.clone(), &self.directory) else { return self };
         loader.sources = Sources::clone(&self.sources);
@@ -98,6 +100,14 @@ impl Project {
         }
         self.problems.extend(problems);
         self
+    }
+
+    /// The lasting rules of its manifest.
+    pub fn rules(&self) -> &[Arc<LastingRule>] {
+        match &self.layout {
+            Layout::Manifest(manifest) => &manifest.rules,
+            Layout::SingleFile | Layout::Directory | Layout::Unreadable => &[],
+        }
     }
 
     /// Reads a project: a manifest, a directory, or one worker file. Mistakes inside its files are kept for

@@ -4,9 +4,11 @@ pub(crate) mod shell;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::limit::{LIMITS, Limits};
+use super::load::MANIFEST_NAME;
 use super::trust::claims;
 use crate::escape::visible_start;
 use crate::message::RawJson;
@@ -21,6 +23,7 @@ use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional,
 use crate::syntax::tree::{self, Node, NodeKind};
 use crate::tools::Nesting;
 use crate::tools::approval::{ApprovalMode, Rule};
+use crate::tools::policy::{LastingRule, read_manifest_rules};
 use crate::tools::source::{
     Access, AgentToolNames, Base, Enclosure, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting,
     ShellConfig, ToolsetSource, Variant,
@@ -40,6 +43,8 @@ pub struct Manifest {
     /// The toolsets as JSON.
     pub definitions: BTreeMap<String, String>,
     pub env: Vec<Located<String>>,
+    /// Lasting rules about calls.
+    pub rules: Vec<Arc<LastingRule>>,
     /// What its keys ask of the user who runs the project.
     pub claims: Vec<Located<Claim>>,
     /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
@@ -136,6 +141,12 @@ pub(crate) const MANIFEST: Table = Table {
         optional("runtime", Object(&RUNTIME), Inside, "policy of a run"),
         optional("allow_cli_input", Bool, Neutral, "whether the command line and stdin may give the input"),
         optional("generated_agents_dir", Text, Neutral, "where agents that are created at run time are kept"),
+        optional(
+            "rules",
+            List { of: &JsonObject, least: 0, repeats: Allowed },
+            Item(claims::lasting_rules),
+            "lasting rules about calls, for everybody who runs the project",
+        ),
         optional("toolsets", Map { of: &Object(&TOOLSET) }, Inside, "named, configured toolsets"),
         optional(
             "env",
@@ -310,6 +321,10 @@ fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<(Manifes
         toolsets: toolsets(&fields, problems),
         definitions: fields.entries("toolsets").map(|(name, node)| (name.value.clone(), node.to_json())).collect(),
         env: fields.texts("env"),
+        rules: fields
+            .get("rules")
+            .map(|node| read_manifest_rules(node, MANIFEST_NAME, text, problems))
+            .unwrap_or_default(),
         claims: MANIFEST.claims(&node),
         mistaken: fields.mistaken(),
     };

@@ -15,7 +15,9 @@ pub mod load;
 pub mod manifest;
 pub(crate) mod programs;
 mod python;
+#[cfg(feature = "front-end")]
 pub mod reach;
+#[cfg(feature = "front-end")]
 pub mod schema;
 pub mod trust;
 pub mod worker;
@@ -35,6 +37,7 @@ pub use crate::tools::approval::ApprovalMode;
 use crate::tools::approval::Rules;
 use crate::tools::attachment::AttachmentScope;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
+use crate::tools::policy::LastingRule;
 use crate::tools::protected::ProtectedFiles;
 use crate::tools::source::{Enclosure, McpConfig, ToolsetSource};
 use crate::tools::working_directory::WorkingDirectory;
@@ -169,6 +172,8 @@ pub struct Program {
     pub env: Vec<String>,
     /// What Python may reach; `None`: whatever the user may.
     pub python_fence: Option<Enclosure>,
+    /// Lasting rules of the manifest.
+    pub rules: Vec<Arc<LastingRule>>,
     /// Names that only Python files which were not looked at can define.
     pub open: Vec<String>,
     /// What the embedding program offers by name.
@@ -412,6 +417,14 @@ pub struct ToolsetUse {
     pub source: Arc<ToolsetSource>,
     /// The rules of this agent for its tools.
     pub rules: Rules,
+}
+
+#[cfg(feature = "front-end")]
+impl ToolsetUse {
+    /// What the agent and the definitions around the toolset say about a tool, together.
+    pub(crate) fn rule_for(&self, tool: &str) -> Option<crate::tools::approval::Rule> {
+        crate::tools::approval::strictest([self.source.rule_for(tool), self.rules.get(tool).copied()])
+    }
 }
 
 /// A rule for a tool that only toolsets with unknown tools can have. When they are opened, before anything runs, it

@@ -211,6 +211,7 @@ const LONGEST_SCRIPT: u64 = 1024 * 1024;
 
 impl Program {
     /// Asks Python files that register model providers where those are that the program uses.
+    #[cfg(feature = "front-end")]
     pub async fn find_endpoints(&self) -> Result<(), String> {
         let Some(host) = &self.registry.python else { return Ok(()) };
         for (model, _) in self.models() {

@@ -54,7 +54,7 @@ impl Program {
             let is_shell = matches!(used.source.origin(), ToolsetSource::Shell(_));
             for tool in declared.into_owned() {
                 let tool = ReachableTool {
-                    verdict: tool.verdict.under(used.rules.get(tool.name.as_ref()).copied()),
+                    verdict: tool.verdict.under(used.rule_for(&tool.name)),
                     name: tool.name,
                     toolsets: vec![&used.name],
                     capabilities: tool.capabilities,
@@ -113,7 +113,7 @@ fn is_runnable_code(used: &ToolsetUse) -> bool {
 fn can_run(used: &ToolsetUse, is_meant: impl Fn(&DeclaredTool) -> bool) -> bool {
     let is_runnable = |tool: &DeclaredTool| {
         let verdict = tool.verdict.clone();
-        is_meant(tool) && verdict.under(used.rules.get(tool.name.as_ref()).copied()).can_run()
+        is_meant(tool) && verdict.under(used.rule_for(&tool.name)).can_run()
     };
     used.source.declared_tools().is_none_or(|tools| tools.iter().any(is_runnable))
 }

@@ -125,6 +125,7 @@ impl Deref for TrustedProgram {
 
 impl TrustedProgram {
     /// The same program with something in it changed by the caller that runs it, not by the project.
+    #[cfg(feature = "front-end")]
     pub fn adapted<E>(self, change: impl FnOnce(Program) -> Result<Program, E>) -> Result<Self, E> {
         change(self.0).map(Self)
     }
@@ -183,6 +184,7 @@ impl SurveyedProject {
     }
 
     /// What can be looked at without trust.
+    #[cfg(feature = "front-end")]
     pub fn into_linked(self) -> Survey {
         self.linked
     }
@@ -220,6 +222,7 @@ impl TrustedProject {
     }
 
     /// What can be looked at.
+    #[cfg(feature = "front-end")]
     pub fn into_linked(self) -> Survey {
         self.linked
     }

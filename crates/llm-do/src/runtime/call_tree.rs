@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::record::{RecordedRequest, requests, told_at};
 use crate::event::{CallKind, EventKind};
 use crate::journal::call::{CallOutcome, CallRecord, call_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress, turn_number};
+use crate::journal::requests::{RecordedRequest, requests, told_at};
 use crate::journal::{StepKind, StepRecord};
 use crate::message::{Content, RawJson, ToolCall, Usage};
 use crate::tools::approval::{Answer, JudgementRecord, RecordedAnswer};

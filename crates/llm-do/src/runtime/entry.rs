@@ -151,6 +151,7 @@ impl EntryCall<'_> {
     }
 
     /// What the last turn added to the history: nothing, if it failed.
+    #[cfg(feature = "front-end")]
     pub fn last_turn(&self) -> &[Message] {
         self.history().get(self.turn_start..).unwrap_or_default()
     }

@@ -106,6 +106,7 @@ pub(crate) enum BoundedAmount {
     /// An amount of an account.
     Account(Limit, Account),
     /// The money of a budget over several runs: its name, and of what length its periods are.
+    #[cfg_attr(not(feature = "front-end"), allow(dead_code, reason = "the store has the budgets"))]
     Budget { name: Arc<str>, per: &'static str },
 }
 
@@ -125,6 +126,7 @@ pub(crate) enum ReserveError {
     /// A limit stops it.
     Limit(LimitHit),
     /// A further ledger cannot be kept: why.
+    #[cfg_attr(not(feature = "front-end"), allow(dead_code, reason = "the store has the budgets"))]
     Unkept(String),
 }
 

@@ -1,5 +1,7 @@
-//! The MCP servers of a session: each is started at most once, by the call that needs it first, and ends with the session. Or
-//! all of them at once, by a caller that only wants to know what they offer.
+//! The MCP servers of a session: each is started at most once, by the call that needs it first, and ends with the session.
+
+#[cfg(feature = "front-end")]
+pub mod offer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,57 +19,12 @@ use crate::event::Events;
 use crate::http::{HttpClient, HttpSettings};
 use crate::journal::{StepDescription, StepKind, Steps};
 use crate::project::Program;
-use crate::project::trust::TrustedProject;
-use crate::tools::DeclaredTool;
-use crate::tools::approval::DeclaredVerdict;
 use crate::tools::fence::FenceConfig;
 use crate::tools::fence::tenant::{Premises, Resident};
 use crate::tools::mcp::{McpTool, Server, ServerSpec};
 use crate::tools::protected::ProtectedFiles;
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::source::{McpConfig, McpServer, Setting, ToolsetSource};
-
-/// What a server offers, or why it could not be asked.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct McpOffer {
-    /// The name of the server in the manifest.
-    pub toolset: String,
-    /// Its tools, or why it could not be asked.
-    pub tools: Result<Vec<McpTool>, String>,
-}
-
-/// Asks the servers of a project what they offer, all at the same time, and ends them again. No tool is called.
-pub async fn ask(
-    project: &TrustedProject,
-    children: &ChildEnvironment,
-    http: &HttpSettings,
-    fence: &FenceConfig,
-    events: &Events,
-) -> Vec<McpOffer> {
-    let all = Servers::within(project.program(), children, http, fence, events);
-    let servers = project.project().servers();
-    let asking = servers.iter().map(|config| async {
-        let tools = all.get(config).tools(events).await;
-        McpOffer { toolset: config.name.clone(), tools }
-    });
-    let offers = join_all(asking).await;
-    all.close().await;
-    offers
-}
-
-impl McpOffer {
-    /// Its tools as linking takes them: they ask, whatever the server says of them.
-    pub fn declared(&self, config: &McpConfig) -> Option<Vec<DeclaredTool>> {
-        let capabilities = ToolsetSource::Mcp(config.clone()).capabilities();
-        let tools = self.tools.as_ref().ok()?.iter().map(|tool| DeclaredTool {
-            name: tool.name.clone().into(),
-            verdict: DeclaredVerdict::Ask,
-            capabilities,
-        });
-        Some(tools.collect())
-    }
-}
+use crate::tools::source::{McpConfig, McpServer, Setting};
 
 /// What is known of them before any is started.
 pub(super) struct Servers {

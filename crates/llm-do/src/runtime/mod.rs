@@ -1,11 +1,13 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+#[cfg(feature = "front-end")]
 pub mod call_tree;
 mod continuation;
 mod dynamic;
 mod entry;
 mod function;
 pub mod input;
+#[cfg(feature = "front-end")]
 pub mod judgements;
 pub(crate) mod ledger;
 pub mod mcp;
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
+use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, Refusal, TraceCall, UsageReport};
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
@@ -67,7 +69,9 @@ use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
-pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns, check_history};
+#[cfg(feature = "front-end")]
+pub use scope::check_history;
+pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -256,8 +260,8 @@ pub struct Runtime {
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
 }
 
-fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
-    Arc::new(Gate::new(run, config.approvals.clone()))
+fn gate(run: String, config: &RuntimeConfig, program: &Program) -> Arc<Gate> {
+    Arc::new(Gate::new(run, config.approvals.clone()).ruled(&program.rules, &program.root))
 }
 
 /// What a run gave.
@@ -605,7 +609,7 @@ impl Runtime {
         let session = Arc::new(RunTotals::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
-        let gate = gate(run_id::run_id(), &config);
+        let gate = gate(run_id::run_id(), &config, &program);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::before(config.budgets.clone()));
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed) = (Arc::new(program), PriorSpending::default());
@@ -666,7 +670,7 @@ impl Runtime {
     /// The same run under the id that it has; before any call is opened.
     #[must_use]
     pub fn identified(mut self, run: String) -> Self {
-        self.gate = gate(run, &self.config);
+        self.gate = gate(run, &self.config, &self.program);
         self
     }
 
@@ -696,7 +700,8 @@ impl Runtime {
 
     /// The same session, whose messages this log keeps; before any call is opened.
     #[must_use]
-    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+    #[cfg(feature = "front-end")]
+    pub fn logged_by(self, log: Arc<dyn crate::event::MessageLog>) -> Self {
         Self { events: self.events.logged_by(log), ..self }
     }
 
@@ -895,6 +900,20 @@ impl Runtime {
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
         self.check_prices()?;
         self.open_for(agent, self.events.new_call(), Caller::Nobody).await
+    }
+
+    /// What would become of a call of an agent's tool, and why. The agent's toolsets are opened for that; nothing is called.
+    #[cfg(feature = "front-end")]
+    pub async fn explain(
+        &self,
+        agent: &str,
+        tool: &str,
+        arguments: &RawJson,
+    ) -> Result<crate::tools::policy::Explanation, RunError> {
+        let scope = self.open(agent).await?;
+        let explained = scope.explain(tool, arguments, self.config.approvals.mode).await;
+        scope.finish().await;
+        explained.map_err(|reason| RunError::NoAgent { reason })
     }
 
     /// Opens a call on behalf of an agent that runs elsewhere: one level deeper than it, and named after it.

@@ -12,8 +12,9 @@ use super::{Outcome, Output, finish_of};
 use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Recorder as _};
 use crate::journal::call::{CallRecord, GivenResult, reply_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, LostStep, StepProgress};
-use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue, telling};
-use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, Usage, UserMessage, given, unfenced};
+use crate::journal::requests::{RecordedRequest, requests, told_at};
+use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue};
+use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, given, unfenced};
 use crate::tools::plane::{CallPosition, MOST_QUESTIONS};
 
 /// A finished turn of the entry, which names the records beneath it instead of repeating them.
@@ -225,42 +226,8 @@ fn results_of(request: &str, records: &dyn RecordedSteps) -> Result<Vec<ToolResu
     reply.tool_calls().enumerate().map(result).collect()
 }
 
-/// A model request that a journal tells of, once for each time that it was sent and counts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecordedRequest {
-    /// The key of its step.
-    pub key: String,
-    /// When that was recorded, in milliseconds since 1970.
-    pub at: u64,
-    /// Who asked.
-    pub agent: Arc<str>,
-    /// Who was asked.
-    pub model: String,
-    /// What it took.
-    pub usage: Usage,
-    /// How long it took, in milliseconds.
-    pub duration_ms: u64,
-}
-
-/// The model requests that a journal tells of, in the order of their keys; those that gave no reply are the last.
-pub fn requests(contents: &JournalContents) -> Vec<RecordedRequest> {
-    let models = contents.records().filter(|(_, record)| record.kind == StepKind::Model);
-    let answered = models.map(|(key, record)| (key, record.at, told_at(key, record, contents)));
-    let lost = contents.lost().iter().filter_map(|lost| Some((lost.key.as_str(), lost.at, lost.told.to().ok()?)));
-    let sent = |(key, at, log): (&str, u64, EventLog)| {
-        let key = key.to_owned();
-        log.events.into_iter().filter_map(move |Event { agent, kind, .. }| match kind {
-            EventKind::RequestFinished { model, usage, duration_ms, .. }
-            | EventKind::RequestFailed { model, usage, duration_ms, .. } => {
-                Some(RecordedRequest { key: key.clone(), at, agent, model, usage, duration_ms })
-            }
-            _ => None,
-        })
-    };
-    answered.chain(lost).flat_map(sent).collect()
-}
-
 /// What was said in the conversation of the entry: finished turns, and the last one as far as it came.
+#[cfg(feature = "front-end")]
 pub fn conversation(contents: &JournalContents) -> Vec<Message> {
     let Some(entry) = contents.entry() else { return Vec::new() };
     let mut messages: Vec<Message> = value_at(&format!("{entry}/history"), contents).unwrap_or_default();
@@ -279,6 +246,7 @@ pub fn conversation(contents: &JournalContents) -> Vec<Message> {
 }
 
 /// What a finished turn gave, by its number.
+#[cfg(feature = "front-end")]
 pub fn turn_output(contents: &JournalContents, number: u64) -> Option<Output> {
     let key = format!("{}/t{number}", contents.entry()?);
     let turn: TurnRecord = value_at(&key, contents).ok()?;
@@ -286,12 +254,14 @@ pub fn turn_output(contents: &JournalContents, number: u64) -> Option<Output> {
 }
 
 /// What was said in a turn, whose input has this key; nothing if that was more than text.
+#[cfg(feature = "front-end")]
 pub fn input_text(contents: &JournalContents, key: &str) -> Option<String> {
     let parts: Vec<Content> = value_at(key, contents).ok()?;
     parts.iter().all(|part| matches!(part, Content::Text { .. })).then(|| Content::shown(&parts))
 }
 
 /// The messages of a turn that has no end, up to the first that is not whole.
+#[cfg(feature = "front-end")]
 fn unfinished_turn(key: &str, contents: &JournalContents) -> Vec<Message> {
     let input = value_at(&format!("{key}/input"), contents).map(|parts| Message::User(UserMessage { parts }));
     let mut messages: Vec<Message> = input.into_iter().collect();
@@ -391,13 +361,6 @@ fn interrupted<'a>((key, record): (&'a str, &JournalEntry)) -> Option<&'a str> {
 fn requests_of(key: &str, record: &JournalEntry, contents: &JournalContents) -> Vec<EventKind> {
     let told = if record.kind == StepKind::Model { told_at(key, record, contents) } else { EventLog::default() };
     told.events.into_iter().map(|event| event.kind).filter(|kind| kind.usage().is_some()).collect()
-}
-
-/// All that was told during a step that is done.
-pub(super) fn told_at(key: &str, record: &JournalEntry, contents: &JournalContents) -> EventLog {
-    let StepProgress::Done(result) = &record.known else { return EventLog::default() };
-    let recorded = result.to::<StepRecord<IgnoredAny>>().ok();
-    recorded.and_then(|recorded| telling::told(key, &recorded.told, contents).ok()).unwrap_or_default()
 }
 
 /// Whether a call above, which came to its end in the same process, tells of it.

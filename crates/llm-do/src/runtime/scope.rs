@@ -36,7 +36,9 @@ use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Ending, Nesting};
 
-pub use restore::{RestoredExchange, RestoredTurns, check_history};
+#[cfg(feature = "front-end")]
+pub use restore::check_history;
+pub use restore::{RestoredExchange, RestoredTurns};
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
@@ -540,6 +542,18 @@ impl<'r> CallScope<'r> {
         }
     }
 
+    /// What would become of a call, and why.
+    #[cfg(feature = "front-end")]
+    pub(super) async fn explain(
+        &self,
+        tool: &str,
+        arguments: &RawJson,
+        mode: crate::tools::approval::ApprovalMode,
+    ) -> Result<crate::tools::policy::Explanation, String> {
+        let cancellation = CancellationToken::new();
+        self.plane().explain(tool, arguments, mode, &self.context(&cancellation)).await
+    }
+
     fn context<'a>(&'a self, cancellation: &'a CancellationToken) -> CallContext<'a> {
         let input = match self.turn.as_ref().and_then(|turn| self.frame.history.get(turn.start)) {
             Some(Message::User(message)) => message.parts.as_slice(),
@@ -680,7 +694,7 @@ impl<'r> CallScope<'r> {
     }
 
     fn request_steps(&self) -> Steps {
-        self.steps.at(format_args!("t{}/m{}", self.turns - 1, self.requests - 1))
+        self.steps.at(format_args!("t{}/m{}", self.turns.saturating_sub(1), self.requests.saturating_sub(1)))
     }
 
     /// Closes the toolsets, the last one first, and tells how the call ended.

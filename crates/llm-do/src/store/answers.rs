@@ -66,7 +66,7 @@ impl StoredAnswer {
     }
 
     /// What was decided, as a run takes it.
-    pub fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         match (self.answer, &self.arguments) {
             (StoredDecision::Approve, _) => Answer::Once,
             (StoredDecision::ApproveCallForSession, _) => Answer::CallForSession,

@@ -70,7 +70,7 @@ pub struct CostSum {
 }
 
 /// Of lines for the same day, run, agent and model the last one, in the order of their first ones.
-pub fn last_of_each(lines: impl IntoIterator<Item = CostLine>) -> Vec<CostLine> {
+pub(crate) fn last_of_each(lines: impl IntoIterator<Item = CostLine>) -> Vec<CostLine> {
     let mut places: HashMap<(CalendarDay, RunId, String, String), usize> = HashMap::new();
     let mut kept: Vec<CostLine> = Vec::new();
     for line in lines {
@@ -85,7 +85,7 @@ pub fn last_of_each(lines: impl IntoIterator<Item = CostLine>) -> Vec<CostLine> 
     kept
 }
 
-/// Sums by group, in the order of their names. The caller has dropped what does not count ([`last_of_each`]).
+/// Sums by group, in the order of their names. The caller has dropped what does not count.
 pub fn sums(lines: &[CostLine], group: CostGroup) -> Vec<CostSum> {
     #[derive(Default)]
     struct Total {

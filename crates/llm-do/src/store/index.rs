@@ -153,7 +153,7 @@ impl<'a> RunIndex<'a> {
     }
 
     /// Takes a run off the list.
-    pub fn append_gone(&self, id: &RunId) -> io::Result<()> {
+    pub(crate) fn append_gone(&self, id: &RunId) -> io::Result<()> {
         let line = [GONE, id.as_str(), "\"}\n"].concat();
         self.append_bytes(line.as_bytes(), id)
     }
@@ -172,7 +172,7 @@ impl<'a> RunIndex<'a> {
 
     /// Makes the list anew: with the runs that it has and that are there, and of the given ones those that it does not have. The caller makes
     /// these from the runs themselves; others may append meanwhile.
-    pub fn rebuild<'b>(&self, lines: impl IntoIterator<Item = IndexLine<'b>>) -> io::Result<()> {
+    pub(crate) fn rebuild<'b>(&self, lines: impl IntoIterator<Item = IndexLine<'b>>) -> io::Result<()> {
         files::make_private(&self.layout.runs())?;
         let _lock = files::lock_file(&self.layout.index_lock())?;
         let body = self.read()?.body_with(lines, |id| self.layout.run(id).is_dir())?;
@@ -241,7 +241,7 @@ impl IndexText {
     }
 
     /// Whether there may be runs that it does not have. The caller compares it with the runs then ([`IndexText::missing`])
-    /// and has it made anew ([`RunIndex::rebuild`]).
+    /// and has it made anew.
     pub fn is_behind(&self) -> bool {
         let Some((heading, start)) = IndexHeading::of(&self.text) else {
             return self.is_late;
@@ -252,7 +252,7 @@ impl IndexText {
 
     /// The same list with further runs: those that it has and that are there, and of the given ones those that it does not
     /// have. Nothing is written.
-    pub fn with<'a>(
+    pub(crate) fn with<'a>(
         &self,
         lines: impl IntoIterator<Item = IndexLine<'a>>,
         is_there: impl Fn(&RunId) -> bool,

@@ -21,7 +21,7 @@ impl RunId {
     }
 
     /// An id of this moment. Only making a directory of its name shows that no other run has it.
-    pub fn of_now() -> Self {
+    pub(crate) fn of_now() -> Self {
         Self::new(now(), fastrand::u32(..))
     }
 
@@ -31,13 +31,13 @@ impl RunId {
     }
 
     /// Reads a whole id out of bytes, which need not be text.
-    pub fn from_digits(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_digits(bytes: &[u8]) -> Option<Self> {
         let digits = <[u8; run_id::LENGTH]>::try_from(bytes).ok()?;
         digits.iter().copied().all(run_id::is_digit).then_some(Self(digits))
     }
 
     /// When it was made, in milliseconds since 1970.
-    pub fn milliseconds(&self) -> u64 {
+    pub(crate) fn milliseconds(&self) -> u64 {
         run_id::milliseconds(&self.0)
     }
 
@@ -103,7 +103,7 @@ pub enum PrefixError {
 
 impl RunIdPrefix {
     /// So many characters are the least that is taken for the beginning of an id.
-    pub const SHORTEST: usize = 6;
+    pub(crate) const SHORTEST: usize = 6;
 
     /// Reads what a person typed; capital letters mean the same as small ones.
     pub fn parse(typed: &str) -> Result<Self, PrefixError> {
@@ -117,12 +117,12 @@ impl RunIdPrefix {
     }
 
     /// Whether an id begins like this.
-    pub fn begins(&self, id: &RunId) -> bool {
+    pub(crate) fn begins(&self, id: &RunId) -> bool {
         id.as_str().starts_with(&self.0)
     }
 
     /// The id, if all of it was typed.
-    pub fn whole(&self) -> Option<RunId> {
+    pub(crate) fn whole(&self) -> Option<RunId> {
         RunId::parse(&self.0)
     }
 }
@@ -175,7 +175,7 @@ impl StoreLayout {
     }
 
     /// The state directory itself.
-    pub fn state(&self) -> &Path {
+    pub(crate) fn state(&self) -> &Path {
         &self.state
     }
 
@@ -205,7 +205,7 @@ impl StoreLayout {
     }
 
     /// The file that a process locks while it changes the list, which itself is replaced now and then.
-    pub fn index_lock(&self) -> PathBuf {
+    pub(crate) fn index_lock(&self) -> PathBuf {
         self.in_runs("index.lock")
     }
 
@@ -215,7 +215,7 @@ impl StoreLayout {
     }
 
     /// The directory into which a run is moved to be removed: it is there as a whole, or gone.
-    pub fn gone(&self) -> PathBuf {
+    pub(crate) fn gone(&self) -> PathBuf {
         self.in_runs("gone")
     }
 
@@ -240,27 +240,22 @@ impl StoreLayout {
     }
 
     /// The file whose being there says that the run shall end.
-    pub fn cancel(&self, id: &RunId) -> PathBuf {
+    pub(crate) fn cancel(&self, id: &RunId) -> PathBuf {
         self.in_run(id, "cancel")
     }
 
-    /// The directory of pictures and files that an answer brought.
-    pub fn files(&self, id: &RunId) -> PathBuf {
-        self.in_run(id, "files")
-    }
-
     /// What a run holds of its own claim to a `--once` key: the file in [`StoreLayout::once`] is another name of it.
-    pub fn claim(&self, id: &RunId) -> PathBuf {
+    pub(crate) fn claim(&self, id: &RunId) -> PathBuf {
         self.in_run(id, "once")
     }
 
     /// The directory of `--once` keys.
-    pub fn once_keys(&self) -> PathBuf {
+    pub(crate) fn once_keys(&self) -> PathBuf {
         self.state.join("once")
     }
 
     /// The file that holds the id of the run for this key, as [`once_digest`] names it.
-    pub fn once(&self, digest: &HexDigest) -> PathBuf {
+    pub(crate) fn once(&self, digest: &HexDigest) -> PathBuf {
         self.once_keys().join(digest.as_str())
     }
 
@@ -277,7 +272,7 @@ impl StoreLayout {
 
 /// What a `--once` key of a project is called. The caller gives the canonical root of the project, so that all ways to it
 /// are the same project.
-pub fn once_digest(project: &Path, key: &str) -> HexDigest {
+pub(crate) fn once_digest(project: &Path, key: &str) -> HexDigest {
     // Names need not be UTF-8, and two that are not must not look alike.
     let project = project.as_os_str().as_encoded_bytes().escape_ascii().to_string();
     HexDigest(digest([project.as_str(), key]))
@@ -338,7 +333,6 @@ mod tests {
             (layout.blobs(&id), format!("/s/runs/{ID}/blobs")),
             (layout.answers(&id), format!("/s/runs/{ID}/answers")),
             (layout.cancel(&id), format!("/s/runs/{ID}/cancel")),
-            (layout.files(&id), format!("/s/runs/{ID}/files")),
             (layout.once(&digest), format!("/s/once/{digest}")),
         ] {
             assert_eq!(path, Path::new(&expected));

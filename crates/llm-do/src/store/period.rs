@@ -49,7 +49,7 @@ impl CalendarDay {
     }
 
     /// The month that it belongs to, as its file is called: `2026-11`.
-    pub fn month(self) -> String {
+    pub(crate) fn month(self) -> String {
         format!("{:04}-{:02}", self.0.year(), self.0.month())
     }
 }

@@ -38,7 +38,7 @@ pub struct KeptRun {
 const DAY: u64 = 86_400_000;
 
 /// Which of these runs are removed, the oldest first. Further runs, which are newer, take so many bytes besides.
-pub fn removable(rule: RetentionRule, now: u64, runs: &[KeptRun], further_bytes: u64) -> Vec<RunId> {
+pub(crate) fn removable(rule: RetentionRule, now: u64, runs: &[KeptRun], further_bytes: u64) -> Vec<RunId> {
     let mut finished: Vec<&KeptRun> = runs.iter().filter(|run| run.state.is_finished()).collect();
     finished.sort_by_key(|run| (run.ended, run.id));
     let most = rule.megabytes.saturating_mul(1 << 20);

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::answers::AnswerFiles;
 use super::costs::CostFiles;
 use super::files;
-use super::index::{IndexLine, RunIndex, RunState};
+use super::index::RunIndex;
 use super::layout::{HexDigest, PrefixError, RunId, RunIdPrefix, StoreLayout, once_digest};
 use crate::journal::blobs::Blobs;
 use crate::journal::mac::StateKey;
@@ -131,7 +131,7 @@ impl RunStore {
 
     /// Makes the directory of a run that has its id already, such as one from another machine. If there is such a run the
     /// error is [`io::ErrorKind::AlreadyExists`].
-    pub fn create_as(&self, id: &RunId) -> io::Result<()> {
+    pub(crate) fn create_as(&self, id: &RunId) -> io::Result<()> {
         // Whoever owns the one above it could exchange it.
         files::make_private(self.layout.state())?;
         files::make_private(&self.layout.runs())?;
@@ -152,7 +152,7 @@ impl RunStore {
     }
 
     /// Whether a run is there.
-    pub fn has(&self, id: &RunId) -> bool {
+    pub(crate) fn has(&self, id: &RunId) -> bool {
         fs::symlink_metadata(self.layout.run(id)).is_ok_and(|found| found.is_dir())
     }
 
@@ -176,11 +176,6 @@ impl RunStore {
         }
     }
 
-    /// Whether a word means a run, or several of them, rather than a file.
-    pub fn names_run(&self, word: &str) -> bool {
-        matches!(self.find(word), Ok(_) | Err(FindError::Ambiguous { .. }))
-    }
-
     /// Whether a process runs it now. The lock is shared, so that any number of processes can look at once, and none of them
     /// looks like one that runs it.
     pub fn is_running(&self, id: &RunId) -> io::Result<bool> {
@@ -190,16 +185,6 @@ impl RunStore {
             Ok(()) => journal.unlock().map(|()| false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-
-    /// The state of a run as it is now: the list may say that it runs though its process is gone.
-    pub fn state_of(&self, line: &IndexLine<'_>) -> io::Result<RunState> {
-        match line.state {
-            RunState::Running => Ok(if self.is_running(&line.id)? { RunState::Running } else { RunState::Died }),
-            state @ (RunState::Waits | RunState::Stopped | RunState::Died | RunState::Done | RunState::Damaged) => {
-                Ok(state)
-            }
         }
     }
 
@@ -265,7 +250,8 @@ impl RunStore {
 /// key needs no lock, since a name can be linked only where there is none.
 impl RunStore {
     /// The run that a key of a project belongs to, if there is one.
-    pub fn find_once(&self, project: &Path, key: &str) -> io::Result<Option<RunId>> {
+    #[cfg(test)]
+    pub(crate) fn find_once(&self, project: &Path, key: &str) -> io::Result<Option<RunId>> {
         self.holder(&once_digest(&project.canonicalize()?, key))
     }
 
@@ -343,7 +329,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::sync::Barrier;
 
-    use super::super::index::RunKind;
+    use super::super::index::{IndexLine, RunKind, RunState};
     use super::super::race;
     use super::*;
     use crate::journal::file::Durability;
@@ -442,12 +428,6 @@ mod tests {
         }
         let Err(FindError::Ambiguous { candidates, .. }) = store.find("06gy3k") else { panic!() };
         assert_eq!(candidates, [ids[0], ids[1]]);
-        assert!(
-            store.names_run("06gy3k")
-                && store.names_run("06gy3j")
-                && !store.names_run("06gy3")
-                && !store.names_run("x")
-        );
     }
 
     #[test]
@@ -462,11 +442,8 @@ mod tests {
                 scope.spawn(|| assert!(store.is_running(&id).unwrap()));
             }
         });
-        assert_eq!(store.state_of(&listed(id, RunState::Running)).unwrap(), RunState::Running);
         journal.unlock().unwrap();
         assert!(!store.is_running(&id).unwrap());
-        assert_eq!(store.state_of(&listed(id, RunState::Running)).unwrap(), RunState::Died);
-        assert_eq!(store.state_of(&listed(id, RunState::Waits)).unwrap(), RunState::Waits);
         fs::remove_file(store.layout.journal(&id)).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, store.layout.journal(&id), 0o600.into()).unwrap();
         assert!(store.is_running(&id).is_err(), "a FIFO is not waited for");

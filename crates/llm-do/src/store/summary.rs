@@ -14,8 +14,8 @@ use super::period::{CalendarDay, LocalZone};
 use super::run::RunStore;
 use crate::journal::file::{JournalError, JournalSettings, OpenJournal, read_with};
 use crate::journal::record::{EndState, JournalContents};
+use crate::journal::requests::{RecordedRequest, requests};
 use crate::message::Usage;
-use crate::runtime::record::{RecordedRequest, requests};
 
 /// What a run has come to. What comes from foreign text is to be escaped where it is shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl RunSummary {
     }
 
     /// Its line in the list.
-    pub fn line(&self, id: RunId, project: &str) -> IndexLine<'static> {
+    pub(crate) fn line(&self, id: RunId, project: &str) -> IndexLine<'static> {
         IndexLine {
             id,
             at: self.at,

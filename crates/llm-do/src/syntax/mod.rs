@@ -5,4 +5,5 @@ pub(crate) mod claim;
 pub mod diagnostic;
 pub mod names;
 pub mod table;
+pub(crate) mod toml_tree;
 pub mod tree;

@@ -11,7 +11,7 @@ use crate::escape::visible_start;
 
 /// A worker file or manifest larger than this is not read.
 pub const LARGEST_FILE: usize = 1024 * 1024;
-const DEEPEST_NESTING: usize = 64;
+pub(super) const DEEPEST_NESTING: usize = 64;
 /// Values in one file after its aliases are expanded, and the text in them.
 const MOST_VALUES: usize = 100_000;
 const MOST_TEXT: usize = 4 * LARGEST_FILE;
@@ -101,6 +101,7 @@ impl Node {
 
 /// A part of a source file: front matter starts after its first line.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names, reason = "a part of a text is one")]
 pub struct Text<'a> {
     pub file: FileId,
     pub text: &'a str,
@@ -116,7 +117,7 @@ impl<'a> Text<'a> {
     }
 
     /// Inside the text and between characters, whatever a parser says.
-    fn span(&self, start: usize, end: usize) -> Span {
+    pub(super) fn span(&self, start: usize, end: usize) -> Span {
         let start = self.text.floor_char_boundary(start);
         let end = self.text.ceil_char_boundary(end).max(start);
         Span { file: self.file, start: self.offset + start, end: self.offset + end }

@@ -15,10 +15,12 @@ use crate::message::{Attachment, Content, Message, RawJson};
 use crate::underway::Underway;
 
 /// The methods that belong to a call that is under way.
+#[cfg(feature = "front-end")]
 pub const METHODS: [&str; 6] = ["call", "call_agent", "is_untyped", "tools", "usage", "trace"];
 
 /// Waits for an answer, and serves meanwhile what the code that works on it asks, with the context of its call.
 /// `given` turns what an agent (by its name) or a tool gave into what the code is told.
+#[cfg(feature = "front-end")]
 pub async fn while_serving<T>(
     answer: impl Future<Output = T>,
     requests: mpsc::UnboundedReceiver<RpcRequest>,

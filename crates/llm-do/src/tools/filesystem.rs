@@ -508,7 +508,7 @@ impl Toolset for Filesystem {
         arguments: &'a RawJson,
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Judgement, String>> {
-        let describing = if cx.is_recorded() { Describing::Subject } else { Describing::Nothing };
+        let describing = if cx.wants_subject() { Describing::Subject } else { Describing::Nothing };
         Box::pin(async move {
             match tool {
                 "list_files" => return Ok(self.judge_listing(&parse(arguments)?, describing)),

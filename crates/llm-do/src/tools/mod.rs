@@ -13,6 +13,7 @@ pub mod fuzz;
 pub(crate) mod mcp;
 pub(crate) mod misfit;
 pub mod plane;
+pub mod policy;
 pub mod protected;
 pub mod python;
 mod repository;
@@ -372,9 +373,9 @@ impl CallContext<'_> {
         self.project_root
     }
 
-    /// Whether the run is recorded, and with it what its calls are about.
-    pub fn is_recorded(&self) -> bool {
-        self.steps.is_recorded()
+    /// Whether it is looked at what a call is about: the run is recorded, or lasting rules are in force.
+    pub fn wants_subject(&self) -> bool {
+        self.steps.is_recorded() || self.plane.has_rules()
     }
 
     /// Calls a tool of the caller, or an agent that it may call, by name: through the same gate, trace and limits as a
@@ -519,6 +520,7 @@ impl Capability {
     ];
 
     /// It in words for people, such as "reads files".
+    #[cfg(feature = "front-end")]
     pub fn words(self) -> &'static str {
         match self {
             Self::ReadsFiles => "reads files",

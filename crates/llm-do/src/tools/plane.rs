@@ -120,6 +120,11 @@ impl ToolPlane {
         Some(&self.index[found].1)
     }
 
+    /// Whether lasting rules are in force.
+    pub(super) fn has_rules(&self) -> bool {
+        !self.gate.rules().is_empty()
+    }
+
     /// Whether a name stands for an agent among the tools.
     pub fn has_agent(&self, tool: &str) -> bool {
         self.slot(tool).is_some_and(|slot| slot.kind == ToolKind::Agent)

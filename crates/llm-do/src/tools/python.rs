@@ -11,7 +11,7 @@ mod toolset;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -266,13 +266,4 @@ impl PythonTool {
     fn order(&self) -> Order {
         if self.sequential { Order::Sequential } else { Order::Concurrent }
     }
-}
-
-/// Which interpreter a project uses, unless the user names one: that of its own environment, that of the active one, or
-/// the first on the path.
-pub fn interpreter(root: &Path, virtual_env: Option<&str>) -> PathBuf {
-    let of = |environment: &Path| environment.join("bin").join("python");
-    let own = of(&root.join(".venv"));
-    let active = virtual_env.map(|path| of(Path::new(path)));
-    std::iter::once(own).chain(active).find(|program| program.exists()).unwrap_or_else(|| PathBuf::from("python3"))
 }

@@ -33,8 +33,10 @@ const MOST_UNREAD: usize = 16 * 1024 * 1024;
 /// The standard's codes, and ours.
 pub mod code {
     /// A line that is not JSON.
+    #[cfg(feature = "front-end")]
     pub const PARSE: i64 = -32700;
     /// JSON that is no message.
+    #[cfg(feature = "front-end")]
     pub const INVALID_REQUEST: i64 = -32600;
     /// There is no such method.
     pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -228,6 +230,7 @@ impl Connection {
     }
 
     /// Whether the other side is gone. What it asked for is given up only after that.
+    #[cfg(feature = "front-end")]
     pub fn is_over(&self) -> bool {
         matches!(*self.0.waiting(), RpcWaiters::Closed(_))
     }
@@ -238,6 +241,7 @@ impl Connection {
     }
 
     /// An error about something that was no request, so that it has no id.
+    #[cfg(feature = "front-end")]
     pub fn complain(&self, fault: RpcError) {
         self.0.answer(RawValue::NULL, &Err(fault));
     }

@@ -393,6 +393,7 @@ impl ToolsetSource {
     }
 
     /// What it can do even where its tools are not known.
+    #[cfg(feature = "front-end")]
     pub(crate) fn capabilities(&self) -> Capabilities {
         match self {
             // A server is a program with the user's rights, or a service elsewhere.
@@ -407,6 +408,7 @@ impl ToolsetSource {
     }
 
     /// Whether its code may call agents by name.
+    #[cfg(feature = "front-end")]
     pub(crate) fn is_code(&self) -> bool {
         match self {
             Self::Python(_) | Self::Registered(_) | Self::Open => true,
@@ -436,6 +438,16 @@ impl ToolsetSource {
             Self::Variant(variant) => variant.of.origin(),
             source => source,
         }
+    }
+}
+
+#[cfg(feature = "front-end")]
+impl ToolsetSource {
+    /// What definitions that choose some tools of a toolset say about this one.
+    pub(crate) fn rule_for(&self, tool: &str) -> Option<Rule> {
+        let Self::Variant(variant) = self else { return None };
+        let original = tool.strip_prefix(variant.prefix.as_str()).unwrap_or(tool);
+        super::approval::strictest([variant.approval.get(original).copied(), variant.of.rule_for(original)])
     }
 }
 

@@ -79,7 +79,12 @@ pub fn became(call: &RecordedCall) -> String {
 fn decision(by: DecidedBy) -> Option<&'static str> {
     match by {
         DecidedBy::Toolset => None,
-        DecidedBy::Variant | DecidedBy::Worker => Some("by a rule"),
+        DecidedBy::Variant
+        | DecidedBy::Worker
+        | DecidedBy::Manifest
+        | DecidedBy::Yours
+        | DecidedBy::Organisation
+        | DecidedBy::Rule => Some("by a rule"),
         DecidedBy::RejectAll | DecidedBy::ApproveAll => Some("by a flag"),
         DecidedBy::Session => Some("by an earlier answer"),
         DecidedBy::Known | DecidedBy::Person => Some("by a person"),

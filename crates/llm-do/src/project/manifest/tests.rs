@@ -119,6 +119,7 @@ const KEYS: &[Row] = &[
     (&TOP, "worker_files", &["[\"a.worker\"]", "[\"a.worker\", \"b/c.yaml\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&TOP, "python_files", &["[]", "[\"a.py\", \"b.py\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&TOP, "runtime", &["{}", "{\"max_depth\": 3}"], &[NOT_MAP]),
+    (&TOP, "rules", &["[]", "[{\"ask\": \"f\"}]"], &[NOT_LIST, &["[§1]"]]),
     (&TOP, "allow_cli_input", &["true", "false"], &[NOT_BOOL]),
     (&TOP, "generated_agents_dir", &["\"made\"", "\"a/b\""], &[NOT_TEXT, BLANK]),
     (&TOP, "toolsets", &["{}", "{\"t\": {\"shell\": {}}}"], &[NOT_MAP, &["{\"t\": §1}", "{\"t\": §[]}"]]),

@@ -83,6 +83,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         protected: crate::tools::protected::ProtectedFiles::default(),
         programs: BTreeMap::new(),
         python_fence: None,
+        rules: Vec::new(),
         env: Vec::new(),
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),

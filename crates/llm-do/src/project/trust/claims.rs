@@ -9,6 +9,7 @@ use crate::syntax::diagnostic::Located;
 use crate::syntax::table::{located_text, texts_of};
 use crate::syntax::tree::{Node, NodeKind};
 use crate::tools::approval::Rule;
+use crate::tools::policy::manifest_rule;
 
 type Claims = Vec<Located<Claim>>;
 
@@ -81,6 +82,16 @@ pub(crate) fn rules(written: &WrittenKey<'_>, claims: &mut Claims) {
             Some(Rule::Ask | Rule::Block) | None => continue,
         };
         claims.push(claim.of(owner("shell", written)).at(rule.span));
+    }
+}
+
+/// `rules` of the manifest: those that allow.
+pub(crate) fn lasting_rules(written: &WrittenKey<'_>, claims: &mut Claims) {
+    let NodeKind::List(rules) = &written.value.kind else { return };
+    for node in rules {
+        if let Some((Rule::Allow, shown)) = manifest_rule(node) {
+            claims.push(Claim::text(ClaimClass::Allow, shown).of("rules").at(node.span));
+        }
     }
 }
 

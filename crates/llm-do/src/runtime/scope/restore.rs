@@ -30,7 +30,8 @@ pub struct RestoredTurns {
     pub finished: usize,
     /// What was said last, and what was answered.
     pub last: Option<RestoredExchange>,
-    /// The message of a turn that was cut off, as far as it was recorded: [`CallScope::finish_turn_until`] goes on with it.
+    /// The message of a turn that was cut off, as far as it was recorded:
+    /// [`EntryCall::finish_turn`](crate::EntryCall::finish_turn) goes on with it.
     pub unfinished: Option<Vec<Content>>,
 }
 

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Rule, Verdict};
+use super::decide::{self, DecidedBy};
+use super::{Memory, Rule, Verdict, VerdictKind, Voices, strictest};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -12,18 +13,16 @@ use crate::redact::Redactor;
 pub struct Judgement {
     /// What the toolset itself thinks, before rules, policy and people.
     pub verdict: Verdict,
-    /// What the call is about, beyond its arguments. Only looked at where the run is recorded
-    /// ([`CallContext::is_recorded`](crate::CallContext::is_recorded)).
+    /// What the call is about, beyond its arguments. Only looked at where somebody asks for it
+    /// ([`CallContext::wants_subject`](crate::CallContext::wants_subject)).
     pub about: Option<CallSubject>,
-    /// What definitions that choose some tools of the toolset say about this one.
-    pub(crate) variant: Option<Rule>,
-    /// What a rule of the agent says about the tool.
-    pub(crate) worker: Option<Rule>,
+    /// What rules say about it.
+    pub(crate) voices: Voices,
 }
 
 impl From<Verdict> for Judgement {
     fn from(verdict: Verdict) -> Self {
-        Self { verdict, about: None, variant: None, worker: None }
+        Self { verdict, about: None, voices: Voices::default() }
     }
 }
 
@@ -36,14 +35,16 @@ impl Judgement {
 
     /// The same opinion with the rule of a definition around it.
     #[must_use]
-    pub(crate) fn under(self, rule: Option<Rule>) -> Self {
-        Self { variant: together(self.variant, rule), ..self }
+    pub(crate) fn under(mut self, rule: Option<Rule>) -> Self {
+        self.voices.variant = strictest([self.voices.variant, rule]);
+        self
     }
 
     /// The same opinion with a rule of the agent.
     #[must_use]
-    pub(crate) fn ruled(self, rule: Option<Rule>) -> Self {
-        Self { worker: together(self.worker, rule), ..self }
+    pub(crate) fn ruled(mut self, rule: Option<Rule>) -> Self {
+        self.voices.worker = strictest([self.voices.worker, rule]);
+        self
     }
 }
 
@@ -63,19 +64,13 @@ pub enum CallSubject {
     Words(Vec<String>),
 }
 
-/// What two rules say together: the outer one counts, but no rule lifts a block.
-pub(crate) fn together(inner: Option<Rule>, outer: Option<Rule>) -> Option<Rule> {
-    match (inner, outer) {
-        (None, rule) | (rule, None) => rule,
-        (Some(Rule::Block), _) | (_, Some(Rule::Block)) => Some(Rule::Block),
-        (Some(Rule::Allow | Rule::Ask), outer) => outer,
-    }
-}
-
 /// The verdict on a call when all rules have spoken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruling {
     pub(crate) verdict: Verdict,
+    /// The toolset's own.
+    pub(in crate::tools) own: VerdictKind,
+    pub(in crate::tools) voices: Voices,
     /// What will be written down of it, if anything is.
     pub(crate) record: Option<Box<JudgementRecord>>,
 }
@@ -83,100 +78,49 @@ pub struct Ruling {
 /// A verdict without rules, of which nothing is written down.
 impl From<Verdict> for Ruling {
     fn from(verdict: Verdict) -> Self {
-        Self { verdict, record: None }
+        Self::of(verdict.into())
     }
 }
 
 impl Ruling {
     /// The verdict under all rules.
     pub fn of(judgement: Judgement) -> Self {
-        judgement.verdict.under(together(judgement.variant, judgement.worker)).into()
+        let Judgement { verdict, about: _, voices } = judgement;
+        let own = verdict.kind();
+        let verdict = verdict.ruled(&decide::verdict(own, &voices));
+        Self { verdict, own, voices, record: None }
     }
 
     /// The same, with what will be written down of it.
     pub fn recorded(judgement: Judgement, redactor: &Redactor) -> Self {
-        let Judgement { verdict: own, about, variant, worker } = judgement;
-        let why = own.question().map(|question| redactor.redacted(question.reason.clone()));
-        let (kind, verdict) = (own.kind(), own.under(together(variant, worker)));
-        let by = match verdict {
-            Verdict::Allow | Verdict::Block(_) | Verdict::Fail(_) => Some(DecidedBy::rule(kind, variant, worker)),
-            Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) => None,
+        let about = judgement.about.clone();
+        let why = judgement.verdict.question().map(|question| redactor.redacted(question.reason.clone()));
+        let ruling = Self::of(judgement);
+        let ruled = decide::verdict(ruling.own, &ruling.voices);
+        let is_asked = ruling.verdict.question().is_some();
+        let (by, place) = if is_asked { (None, None) } else { (Some(ruled.by), ruled.place) };
+        let said = |voice: &Option<super::PlacedRule>| voice.as_ref().map(|voice| voice.rule);
+        let Voices { variant, worker, manifest, yours, organisation, allowance: _ } = &ruling.voices;
+        let record = JudgementRecord {
+            verdict: ruling.own,
+            about,
+            variant: *variant,
+            worker: *worker,
+            manifest: said(manifest),
+            yours: said(yours),
+            organisation: said(organisation),
+            by,
+            rule: place.map(|place| place.as_ref().to_owned()),
+            why,
+            call: None,
+            edited: None,
         };
-        let record = JudgementRecord { verdict: kind, about, variant, worker, by, why, call: None, edited: None };
-        Self { verdict, record: Some(Box::new(record)) }
+        Self { record: Some(Box::new(record)), ..ruling }
     }
-}
 
-/// The sort of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum VerdictKind {
-    /// It may run.
-    Allow,
-    /// A person is asked, unless a rule allows it.
-    Ask,
-    /// Asked whatever a rule allows.
-    AskAnyway,
-    /// Asked each time.
-    AlwaysAsk,
-    /// It does not run, whatever a rule says.
-    Block,
-    /// It could not be judged, and so cannot run.
-    Fail,
-}
-
-impl Verdict {
-    /// Of which sort it is.
-    pub(crate) fn kind(&self) -> VerdictKind {
-        match self {
-            Self::Allow => VerdictKind::Allow,
-            Self::Ask(_) => VerdictKind::Ask,
-            Self::AskAnyway(_) => VerdictKind::AskAnyway,
-            Self::AlwaysAsk(_) => VerdictKind::AlwaysAsk,
-            Self::Block(_) => VerdictKind::Block,
-            Self::Fail(_) => VerdictKind::Fail,
-        }
-    }
-}
-
-/// Who had the last word about a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecidedBy {
-    /// The toolset: no rule was about the call, or none could change it.
-    Toolset,
-    /// A definition that chooses some tools of a toolset.
-    Variant,
-    /// A rule of the agent.
-    Worker,
-    /// Every question was answered with no.
-    RejectAll,
-    /// A person's answer that was known before the question was asked.
-    Known,
-    /// An earlier answer for the rest of the session.
-    Session,
-    /// Every question was answered with yes.
-    ApproveAll,
-    /// A person who was asked.
-    Person,
-    /// It had to be asked, and nobody was there.
-    Nobody,
-}
-
-impl DecidedBy {
-    /// Who decided where nobody had to be asked.
-    fn rule(own: VerdictKind, variant: Option<Rule>, worker: Option<Rule>) -> Self {
-        let counts = |rule: Option<Rule>| match (own, rule) {
-            (_, None) | (VerdictKind::Block, _) => false,
-            (VerdictKind::AskAnyway | VerdictKind::AlwaysAsk | VerdictKind::Fail, rule) => rule == Some(Rule::Block),
-            (VerdictKind::Allow | VerdictKind::Ask, Some(_)) => true,
-        };
-        match (counts(variant), counts(worker)) {
-            (true, _) if variant == Some(Rule::Block) => Self::Variant,
-            (_, true) => Self::Worker,
-            (true, false) => Self::Variant,
-            (false, false) => Self::Toolset,
-        }
+    /// What of an answer may be remembered for the session.
+    pub(super) fn memory(&self) -> Memory {
+        if self.voices.needs_person() { Memory::Nothing } else { self.verdict.memory() }
     }
 }
 
@@ -195,9 +139,21 @@ pub struct JudgementRecord {
     /// What the agent's own rule says about the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<Rule>,
+    /// What the manifest's rules say about the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Rule>,
+    /// What the user's own rules that ask or block said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yours: Option<Rule>,
+    /// What the organisation's rules said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub organisation: Option<Rule>,
     /// Who decided; nobody yet if it is a question's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<DecidedBy>,
+    /// Where the lasting rule stands that decided, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Why the toolset would have asked, where nothing else in the record says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -228,12 +184,12 @@ impl UnshownCall {
     const LONGEST_ARGUMENTS: usize = 64 * 1024;
 
     /// Of a call of a model. What the entry calls needs no words.
-    pub fn of_model(path: &[String]) -> Option<Self> {
+    pub(crate) fn of_model(path: &[String]) -> Option<Self> {
         (path.len() > 1).then(|| Self { path: path.to_vec(), ..Self::default() })
     }
 
     /// Of a call of code.
-    pub fn of_code(path: &[String], tool: &str, arguments: &RawJson) -> Self {
+    pub(crate) fn of_code(path: &[String], tool: &str, arguments: &RawJson) -> Self {
         let arguments = Some(arguments).filter(|arguments| arguments.get().len() <= Self::LONGEST_ARGUMENTS);
         let path = if path.len() > 1 { path.to_vec() } else { Vec::new() };
         Self { path, tool: Some(tool.to_owned()), arguments: arguments.cloned() }
@@ -243,9 +199,9 @@ impl UnshownCall {
 impl JudgementRecord {
     /// The question had this answer. What it says of its reason stands where it was asked or told.
     #[must_use]
-    pub(crate) fn answered(self, by: DecidedBy) -> Self {
+    pub(crate) fn answered(self, by: DecidedBy, rule: Option<String>) -> Self {
         let why = self.why.filter(|_| by == DecidedBy::RejectAll);
-        Self { by: Some(by), why, ..self }
+        Self { by: Some(by), rule, why, ..self }
     }
 
     /// The same of a question that is open: it says itself why it is asked.
@@ -267,8 +223,6 @@ mod tests {
     use super::super::Question;
     use super::*;
 
-    const RULES: [Option<Rule>; 4] = [None, Some(Rule::Allow), Some(Rule::Ask), Some(Rule::Block)];
-
     fn verdicts() -> [Verdict; 5] {
         let question = || Question::because("why");
         [
@@ -280,39 +234,15 @@ mod tests {
         ]
     }
 
-    /// Whoever is said to have decided is the one without whom it would have come out otherwise.
-    #[test]
-    fn who_decided_is_who_made_the_difference() {
-        for own in verdicts() {
-            for variant in RULES {
-                for worker in RULES {
-                    let judgement = Judgement::from(own.clone()).under(variant).ruled(worker);
-                    let ruling = Ruling::recorded(judgement.clone(), &Redactor::default());
-                    assert_eq!(Ruling::of(judgement).verdict, ruling.verdict);
-                    let one_by_one = own.clone().under(variant).under(worker);
-                    assert_eq!(ruling.verdict.kind(), one_by_one.kind(), "{own:?} {variant:?} {worker:?}");
-                    let without = |variant, worker| own.clone().under(together(variant, worker)).kind();
-                    match ruling.record.unwrap().by {
-                        None => assert!(ruling.verdict.question().is_some()),
-                        Some(DecidedBy::Toolset) => assert_eq!(ruling.verdict.kind(), own.kind()),
-                        Some(DecidedBy::Worker) => assert_eq!(without(None, worker), ruling.verdict.kind()),
-                        Some(DecidedBy::Variant) => assert_eq!(without(variant, None), ruling.verdict.kind()),
-                        Some(by) => panic!("{by:?} was not asked"),
-                    }
-                }
-            }
-        }
-    }
-
     #[test]
     fn a_record_is_read_as_it_was_written_and_is_short() {
         let about = Some(CallSubject::File { name: "a.md".into(), root: "/p".into() });
-        let judgement = Judgement::from(verdicts()[1].clone()).about(about).under(Some(Rule::Ask));
+        let judgement = Judgement::from(verdicts()[1].clone()).about(about).under(Some(Rule::Allow));
         let ruling = Ruling::recorded(judgement.ruled(Some(Rule::Allow)), &Redactor::default());
         let json = RawJson::of(&ruling.record);
         assert_eq!(
             json.get(),
-            r#"{"verdict":"ask","about":{"file":{"name":"a.md","root":"/p"}},"variant":"ask","worker":"allow","by":"worker","why":"why"}"#
+            r#"{"verdict":"ask","about":{"file":{"name":"a.md","root":"/p"}},"variant":"allow","worker":"allow","by":"worker","why":"why"}"#
         );
         assert_eq!(json.to::<Option<Box<JudgementRecord>>>().unwrap(), ruling.record);
         let words = Judgement::from(Verdict::Allow).about(Some(CallSubject::Words(vec!["ls".into(), "-l".into()])));

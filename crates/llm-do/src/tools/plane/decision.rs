@@ -15,6 +15,7 @@ use crate::syntax::names;
 use crate::tools::approval::{
     Candidate, GateOutcome, GatePassage, JudgementRecord, PendingQuestion, Permission, RefusedBy, Ruling,
 };
+use crate::tools::policy::RuledCall;
 use crate::tools::{CallContext, Ending, ToolKind};
 
 /// What becomes of a call.
@@ -245,17 +246,36 @@ impl ToolPlane {
         Ok(self.gate.pass(candidate, ruling, judge, &steps, cx.events).await?)
     }
 
-    /// The toolset's verdict under the agent's rules; `None` if there is no such tool.
+    /// The toolset's verdict under all rules; `None` if there is no such tool.
     async fn judge(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Option<Result<Ruling, String>> {
         let opened = &self.open[self.slot(tool)?.toolset];
         let judged = opened.toolset.judge(tool, arguments, cx).await;
         Some(judged.map(|judgement| {
-            let judgement = judgement.ruled(opened.rules.get(tool).copied());
-            if cx.is_recorded() {
+            let mut judgement = judgement.ruled(opened.rules.get(tool).copied());
+            let rules = self.gate.rules();
+            if !rules.is_empty() {
+                let subject = judgement.about.as_ref();
+                let call = RuledCall { tool, path: cx.path, arguments: Some(arguments), subject };
+                judgement.voices = rules.voices(call, judgement.voices.clone());
+            }
+            if cx.steps.is_recorded() {
                 return Ruling::recorded(judgement, cx.events.redactor());
             }
             Ruling::of(judgement)
         }))
+    }
+
+    /// What would become of a call, and why; nothing of it runs.
+    #[cfg(feature = "front-end")]
+    pub(crate) async fn explain(
+        &self,
+        tool: &str,
+        arguments: &RawJson,
+        mode: crate::tools::approval::ApprovalMode,
+        cx: &CallContext<'_>,
+    ) -> Result<crate::tools::policy::Explanation, String> {
+        let ruling = self.judge(tool, arguments, cx).await.unwrap_or_else(|| Err(self.unknown(tool)))?;
+        Ok(crate::tools::policy::Explanation::of(ruling.own, &ruling.voices, mode))
     }
 
     pub(super) fn unknown(&self, tool: &str) -> String {

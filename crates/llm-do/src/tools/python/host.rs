@@ -119,6 +119,7 @@ impl PythonHost {
     }
 
     /// Asks where a model is, if its provider is one that a file registers.
+    #[cfg(feature = "front-end")]
     pub(crate) async fn find_endpoint(&self, provider: &str, model: &str) -> Result<(), String> {
         if !self.providers.contains(provider) {
             return Ok(());

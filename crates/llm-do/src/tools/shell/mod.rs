@@ -26,7 +26,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::approval::{CallSubject, Coverage, Judgement, PermittedCall, Question, Rule, Verdict, digest, together};
+use super::approval::{CallSubject, Coverage, Judgement, PermittedCall, Question, Rule, Verdict, digest, strictest};
 use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, FenceKind};
@@ -159,9 +159,9 @@ struct CommandJudgement<'s> {
 }
 
 impl CommandJudgement<'_> {
-    fn judgement(self, is_recorded: bool) -> Judgement {
+    fn judgement(self, wants_subject: bool) -> Judgement {
         let Self { words, matched, verdict, .. } = self;
-        let about = is_recorded.then(|| CallSubject::Words(words.into_iter().map(|word| word.text).collect()));
+        let about = wants_subject.then(|| CallSubject::Words(words.into_iter().map(|word| word.text).collect()));
         let judgement = Judgement::from(verdict).about(about).ruled(matched.part.worker);
         matched.part.variants.iter().fold(judgement, |judgement, rule| judgement.under(Some(*rule)))
     }
@@ -495,8 +495,7 @@ impl Shell {
 impl ShellPart {
     /// What all rules around its own say together.
     fn rule(&self) -> Option<Rule> {
-        let variants = self.variants.iter().fold(None, |inner, rule| together(inner, Some(*rule)));
-        together(variants, self.worker)
+        strictest(self.variants.iter().copied().map(Some).chain([self.worker]))
     }
 
     fn matched(&self, words: &[Word]) -> Option<CommandMatch<'_>> {
@@ -632,7 +631,7 @@ impl Toolset for Shell {
         // that a rule blocks is a refusal.
         Box::pin(async move {
             let arguments: ShellArguments = parse(arguments)?;
-            self.judge_command(&arguments.command).map(|judged| judged.judgement(cx.is_recorded()))
+            self.judge_command(&arguments.command).map(|judged| judged.judgement(cx.wants_subject()))
         })
     }
 

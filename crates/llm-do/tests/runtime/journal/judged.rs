@@ -78,7 +78,8 @@ async fn every_call_that_was_judged_says_how_and_by_whom() {
         (reads[1], AskAnyway, file(".env"), Person, HasRun),
         (call(&calls, "write_file"), Ask, file("new.md"), Worker, HasRun),
         (call(&calls, "list_files"), Allow, file(""), Toolset, HasRun),
-        (call(&calls, "notes_write_file"), Ask, file("b.md"), Worker, HasRun),
+        // The strictest rule counts, so that what the agent allows is asked.
+        (call(&calls, "notes_write_file"), Ask, file("b.md"), Person, HasRun),
         (call(&calls, "notes_read_file"), Allow, file("b.md"), Variant, Refused),
         (call(&calls, "shell"), Allow, words, Toolset, HasRun),
         (call(&calls, "pay"), Allow, None, Worker, Refused),
