@@ -53,6 +53,7 @@ pub(crate) mod glob;
 pub(crate) mod judgement;
 pub mod questions;
 pub mod remedy;
+pub(crate) mod spending;
 #[cfg(feature = "front-end")]
 pub mod store;
 mod underway;
@@ -307,9 +308,9 @@ pub mod rpc {
 /// Choices of a run, beside [`RuntimeConfig`].
 pub mod runs {
     pub use crate::redact::Redactor;
-    pub use crate::runtime::BudgetsInForce;
     pub use crate::runtime::input::InputError;
     pub use crate::runtime::{RestoredExchange, RestoredTurns, UnknownPrices};
+    pub use crate::spending::BudgetsInForce;
     pub use crate::tools::rpc::child::ChildEnvironment;
 
     #[cfg(feature = "front-end")]

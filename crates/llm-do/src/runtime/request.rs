@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::ledger::{
-    Account, BoundedAmount, Cost, Ledger, LimitHit, LimitKinds, Lowering, Reservation, ReserveError, Wish,
-};
+use super::ledger::{Ledger, LimitKinds, Lowering, Reservation};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
 use crate::journal::{RequestParts, Stop};
@@ -20,6 +18,7 @@ use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
 use crate::model::{Conversation, Head, ModelError, ModelSettings, ServerTool, Thinking, ToolDeclaration};
 use crate::project::{AgentSpec, Limit};
+use crate::spending::{Account, BoundedAmount, Cost, LimitHit, ReserveError, Wish};
 
 /// No answer is bounded to fewer tokens for want of money.
 const LEAST_ANSWER: u64 = 1_024;

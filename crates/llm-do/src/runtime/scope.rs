@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::continuation::joined;
 use super::input::Input;
-use super::ledger::{Account, BoundedAmount, Cost, LimitHit, LimitKinds};
+use super::ledger::LimitKinds;
 use super::output;
 use super::python;
 use super::record::{TurnMessage, TurnRecord};
@@ -31,6 +31,7 @@ use crate::message::{
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
 use crate::project::{AgentSpec, Limit, Limits, Typing};
+use crate::spending::{Account, BoundedAmount, Cost, LimitHit};
 use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;

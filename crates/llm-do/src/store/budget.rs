@@ -3,7 +3,7 @@
 //! `budgets/<name>/<period>` is a ledger of lines that begins with what `costs` has for the period. A request reserves there
 //! before it is sent, in every budget that covers it or in none, and settles after. `budgets/<name>/holders/<random>` is
 //! locked by a process as long as it lives: what a dead one had reserved may have been sent, so it counts as spent. The
-//! rule is that of [`crate::runtime`]'s ledger, which lets a request through before it comes here.
+//! rule is that of the ledger of a run, which lets a request through before it comes here.
 
 mod account;
 mod open;
@@ -24,8 +24,7 @@ use super::layout::{StoreLayout, now};
 use super::period::{CalendarDay, CalendarPeriod, LocalZone, PeriodLength};
 use crate::BoxFuture;
 use crate::model::prices::Money;
-use crate::runtime::BudgetsInForce;
-use crate::runtime::ledger::{BoundedAmount, FurtherLedger, FurtherReservation, LimitHit, ReserveError, Wish};
+use crate::spending::{BoundedAmount, BudgetsInForce, FurtherLedger, FurtherReservation, LimitHit, ReserveError, Wish};
 
 /// What may be spent in each period.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::model::prices::Money;
-use crate::runtime::ledger::Wish;
+use crate::spending::Wish;
 
 /// Which reservation: who made it, and its number there.
 pub(super) type ReservationId = (String, u64);
@@ -154,7 +154,7 @@ pub(super) fn room(stands: &[BudgetStand], wish: &Wish) -> Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::ledger::Cost;
+    use crate::spending::Cost;
 
     fn cents(count: u64) -> Money {
         Money::mills(10 * count)

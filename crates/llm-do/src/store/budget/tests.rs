@@ -6,7 +6,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::runtime::ledger::Cost;
+use crate::spending::Cost;
 use crate::store::costs::CostLine;
 use crate::store::layout::RunId;
 
