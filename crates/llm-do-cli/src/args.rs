@@ -453,7 +453,7 @@ Examples:
   llm-do costs --by project --json | jq
 
 Runs that were removed, and those that were not kept, are counted too. What has no known price is
-counted apart, in tokens.")]
+counted apart, in tokens. Budgets of config.toml are shown with what is left of them.")]
 pub struct CostsArgs {
     /// What to sum up by
     #[arg(long, value_enum, value_name = "GROUP", default_value_t = CostGroupArg::Day)]

@@ -20,6 +20,9 @@ pub fn words(remedy: &Remedy) -> String {
         ),
         Remedy::SetKey { variables } => format!("set `{}` before a run", variables.join("` or `")),
         Remedy::SetAddress { variables } => format!("set {}", variables.join(" or ")),
+        Remedy::RaiseBudget { per } => {
+            format!("a new {per} begins with all of it; `usd` of its `[[budget]]` in config.toml allows more")
+        }
         Remedy::ResumeRun { file } => {
             format!("`llm-do resume {}` continues the run in it; or name another file", file.display())
         }
@@ -75,6 +78,8 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         | Remedy::SetKey { .. }
         | Remedy::SetAddress { .. }
         | Remedy::ResumeRun { .. }
+        | Remedy::RaiseBudget { .. }
+        | Remedy::MendBudget
         | Remedy::RaiseAgentLimit => return None,
     })
 }
@@ -118,6 +123,10 @@ mod tests {
             (
                 Remedy::ResumeRun { file: "a/b.journal".into() },
                 "`llm-do resume a/b.journal` continues the run in it; or name another file",
+            ),
+            (
+                Remedy::RaiseBudget { per: text("day") },
+                "a new day begins with all of it; `usd` of its `[[budget]]` in config.toml allows more",
             ),
             (Remedy::RaiseAgentLimit, "`limits` in the agent's file allows more"),
             (Remedy::AcceptThinFence, "`--fence thin` or `LLM_DO_FENCE=thin` accepts it"),

@@ -11,6 +11,7 @@ use llm_do::{ModelName, Secret, files};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::budgets::BudgetConfig;
 use crate::error::LaunchError;
 use crate::fencing::FenceChoice;
 use crate::notify::NotifyConfig;
@@ -25,6 +26,9 @@ pub struct Config {
     /// What is known of prices, the user's own first.
     #[serde(default, deserialize_with = "prices")]
     pub prices: Prices,
+    /// What runs may spend together.
+    #[serde(default, rename = "budget")]
+    pub budgets: Vec<BudgetConfig>,
     #[serde(default)]
     pub http: HttpConfig,
     #[serde(default)]
@@ -212,6 +216,7 @@ impl Config {
                 return Err(format!("`[providers.{name}]`: `api_key_cmd` is empty"));
             }
         }
+        BudgetConfig::check(&config.budgets)?;
         config.notify.as_ref().map_or(Ok(()), NotifyConfig::check)?;
         Ok(config)
     }
@@ -295,6 +300,7 @@ directories = ["~/.cargo/bin"]
             ("[providers.openai]\nkind = 'openai'\nbase_url = 'x'", "name of a built-in provider"),
             ("[providers.a]\nkind='google'\nbase_url='x'\napi_key_env='A'\napi_key_cmd=['b']", "keep one of them"),
             ("[http]\nretry = 1", "unknown field `retry`"),
+            ("[[budget]]\nname = 'a b'\nusd = 1\nper = 'day'", "`name` has letters"),
             ("[notify]\ncommand = []", "`command` is empty"),
             ("[prices.rocket]\ninput = 1\noutput = 1", "`rocket` names no provider"),
             ("[prices.'a:b']\ninput = 1", "missing field `output`"),

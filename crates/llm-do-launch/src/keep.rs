@@ -15,10 +15,11 @@ use llm_do::records::{
     WriteFailure,
 };
 use llm_do::remedy::Remedy;
-use llm_do::store::costs::{CalendarDay, CostLine};
+use llm_do::store::costs::CostLine;
 use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::{IndexLine, RunState};
 use llm_do::store::layout::{RunId, StoreLayout};
+use llm_do::store::period::{CalendarDay, LocalZone};
 use llm_do::store::retention::{self, LONGEST_SWEEP, RetentionRule};
 use llm_do::store::run::{OnceClaim, Removal, RunStore};
 use llm_do::toolsets::Ending;
@@ -122,12 +123,13 @@ impl EndReason {
             | RunError::IdleRule { .. }
             | RunError::UnknownPrice { .. }
             | RunError::UnboundedTool { .. }
+            | RunError::Ended(Ending::BudgetUnkept { .. })
             | RunError::NotStarted => Self::Usage,
             RunError::Cancelled { .. } => Self::Interrupted,
             RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
             RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
             RunError::Ended(Ending::Unauthenticated { .. }) | RunError::NotAskedAgain { .. } => Self::Provider,
-            RunError::Ended(Ending::Limit { .. }) | RunError::Limit { .. } => Self::Limit,
+            RunError::Ended(Ending::Limit { .. } | Ending::Budget { .. }) | RunError::Limit { .. } => Self::Limit,
             RunError::Model { error, .. } => match error {
                 ModelError::Authenticate(_)
                 | ModelError::FixRequest(_)
@@ -586,7 +588,7 @@ fn waits_for(error: &RunError) -> Option<String> {
 }
 
 fn today() -> CalendarDay {
-    CalendarDay::of(now(), 0)
+    CalendarDay::of(now(), &LocalZone::of_process())
 }
 
 /// Milliseconds since 1970.

@@ -35,7 +35,7 @@ use crate::session::{Session, SessionPace, SessionParts, SessionUpdates, TurnRep
 use crate::settings::Settings;
 use crate::tools::ToolOffer;
 use crate::trust::{Settlement, Standing, TrustAnswers};
-use crate::{children, fencing, providers, rules, text, tools, trust};
+use crate::{budgets, children, fencing, providers, rules, text, tools, trust};
 
 /// What was decided about a run; made once.
 #[derive(Clone)]
@@ -378,6 +378,10 @@ impl LinkedLaunch {
         let is_rehearsed = rehearsed.is_some();
         let subject = RunSubject::of(&program);
         let project = subject.project.display().to_string();
+        let is_replayed = matches!(&record, Record::Known(RunRecord { file: None, .. }));
+        if !is_rehearsed && !is_replayed {
+            runtime.budgets = budgets::in_force(&settings, &subject.project)?;
+        }
         let rules_digest = rules::digest(&program.rules, &launch.rules, &subject.project);
         let ruled = |header: RunHeader| RunHeader { rules: rules_digest.clone(), ..header };
         let record = match record {

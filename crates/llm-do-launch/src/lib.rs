@@ -1,6 +1,7 @@
 //! From a decision to a running session: the one hall that every front end comes through. It knows no command line, no
 //! terminal, no socket and no environment variable: a front end says what was decided, and is told what happens.
 
+pub mod budgets;
 pub mod children;
 pub mod config;
 pub mod error;

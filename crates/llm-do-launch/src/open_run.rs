@@ -193,7 +193,7 @@ impl OpenRun {
         };
         let journal = match author {
             Author::User => OpenJournal::open_with(&file, written),
-            Author::Stranger => OpenJournal::open_foreign_with(&file, written),
+            Author::Stranger => OpenJournal::open_foreign(&file, written),
         };
         let journal = journal.map_err(unusable)?;
         let mut header = RunHeader::of(journal.contents(), &file)?;

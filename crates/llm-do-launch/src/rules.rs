@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use llm_do::files::{self, FileAccess};
 use llm_do::policy::{LastingRule, LastingRules, RuleDraft, RuleFile, RuleSource, read_rules};
-use llm_do::store::costs::CalendarDay;
+use llm_do::store::period::{CalendarDay, LocalZone};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::LaunchError;
@@ -26,7 +26,7 @@ const LARGEST: u64 = 1024 * 1024;
 /// Today, as rules write it.
 pub fn today() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    CalendarDay::of(u64::try_from(now.as_millis()).unwrap_or_default(), 0).to_string()
+    CalendarDay::of(u64::try_from(now.as_millis()).unwrap_or_default(), &LocalZone::of_process()).to_string()
 }
 
 /// What tells the rules in force for a project from others; nothing if there are none.

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use llm_do::runs::Redactor;
+use llm_do::store::budget::BudgetBook;
 
 use crate::config::Config;
 use crate::error::LaunchError;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub config: Config,
     pub state: StateDirectory,
     pub notes: Notes,
+    /// Made when the first run needs it; its runs share what they hold of it.
+    pub(crate) budgets: OnceLock<BudgetBook>,
     /// Where the organisation's rules are, if it has any: only root may write there.
     pub organisation_rules: PathBuf,
 }
@@ -30,7 +33,8 @@ impl Settings {
     pub fn load(variables: Variables, notes: Notes) -> Result<Self, LaunchError> {
         let config = Config::load(variables.config_file().as_deref())?;
         let state = StateDirectory::of(&variables, &config, Arc::clone(&notes))?;
-        Ok(Self { variables, config, state, notes, organisation_rules: PathBuf::from(rules::ORGANISATION) })
+        let organisation_rules = PathBuf::from(rules::ORGANISATION);
+        Ok(Self { variables, config, state, notes, organisation_rules, budgets: OnceLock::new() })
     }
 }
 

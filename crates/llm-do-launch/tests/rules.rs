@@ -22,7 +22,7 @@ fn settings(home: &Path) -> Settings {
 }
 
 fn fact(settings: &Settings) -> String {
-    rules::load(settings).map(|_| "they count".to_owned()).unwrap_or_else(|error| error.fact())
+    rules::load(settings).map_or_else(|error| error.fact(), |_| "they count".to_owned())
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn rules_are_added_all_or_none_while_others_add_theirs() {
         for thread in 0..8 {
             let (settings, draft) = (&settings, &draft);
             scope.spawn(move || {
-                (0..5).for_each(|number| drop(rules::add(settings, &[draft(thread * 5 + number)]).unwrap()))
+                (0..5).for_each(|number| drop(rules::add(settings, &[draft(thread * 5 + number)]).unwrap()));
             });
         }
     });

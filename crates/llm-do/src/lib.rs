@@ -53,6 +53,7 @@ pub(crate) mod glob;
 pub(crate) mod judgement;
 pub mod questions;
 pub mod remedy;
+pub(crate) mod spending;
 #[cfg(feature = "front-end")]
 pub mod store;
 mod underway;
@@ -137,13 +138,12 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, CallSubject, Coverage, KnownAnswers, Memory, PendingQuestion, Question, SHORT_ID,
-        SessionCoverage, short_id,
+        ApprovalMode, CallSubject, Coverage, KnownAnswers, Memory, PendingQuestion, Question, SessionCoverage, short_id,
     };
 
     #[cfg(feature = "front-end")]
     pub use crate::tools::approval::{
-        AskedQuestion, CommandVerdict, DecidedBy, DeclaredVerdict, JudgementRecord, UnshownCall, VerdictKind,
+        AskedQuestion, CommandVerdict, DecidedBy, DeclaredVerdict, JudgementRecord, SHORT_ID, UnshownCall, VerdictKind,
         canonical, key_of_call,
     };
 }
@@ -309,6 +309,7 @@ pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::input::InputError;
     pub use crate::runtime::{RestoredExchange, RestoredTurns, UnknownPrices};
+    pub use crate::spending::BudgetsInForce;
     pub use crate::tools::rpc::child::ChildEnvironment;
 
     #[cfg(feature = "front-end")]

@@ -60,6 +60,13 @@ pub enum Remedy {
     RaiseRunLimit,
     /// Allow each call of the agent more, in its file.
     RaiseAgentLimit,
+    /// Wait until the next period of a budget begins, or allow the budget more.
+    RaiseBudget {
+        /// Of what length its periods are: `day`, `week` or `month`.
+        per: String,
+    },
+    /// Make the files of a budget such that they can be read and written.
+    MendBudget,
     /// Name the price of a model, or let a limit on money hold for what has a price.
     AllowUnknownPrices,
     /// Bound how often a tool of the provider is used, or let a limit on money leave it out.
@@ -146,6 +153,12 @@ impl fmt::Display for Remedy {
             Self::AnswerQuestions => "give approvals that answer, or an approver who can be asked",
             Self::RaiseRunLimit => "the limits of the run, or `runtime.limits` in the manifest, allow more",
             Self::RaiseAgentLimit => "`limits` in the agent's file allows more",
+            Self::RaiseBudget { per } => {
+                return write!(f, "a new {per} begins with all of it; or allow the budget more");
+            }
+            Self::MendBudget => {
+                "make its files readable and writable; a ledger that is removed is begun anew from what runs have cost"
+            }
             Self::AllowUnknownPrices => {
                 "name its price, in USD per million tokens; where unknown prices are allowed, the limit holds for what \
                  has a price"

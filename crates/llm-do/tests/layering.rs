@@ -62,10 +62,11 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("questions", &["message", "tools"]),
+    ("spending", &["message", "model", "project"]),
     (
         "store",
         // Not `runtime`, and `runtime` not this: a front end puts the two together.
-        &["beneath", "escape", "message", "syntax", "event", "journal", "model", "tools", "questions"],
+        &["beneath", "escape", "message", "syntax", "event", "journal", "model", "tools", "questions", "spending"],
     ),
     (
         "runtime",
@@ -85,6 +86,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "model",
             "tools",
             "project",
+            "spending",
         ],
     ),
 ];

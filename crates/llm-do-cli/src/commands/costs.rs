@@ -4,8 +4,11 @@ mod table;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use llm_do::store::costs::{CalendarDay, CostFiles, CostGroup, CostLine, sums};
+use llm_do::store::budget::BudgetStanding;
+use llm_do::store::costs::{CostFiles, CostGroup, CostLine, sums};
 use llm_do::store::layout::StoreLayout;
+use llm_do::store::period::{CalendarDay, LocalZone};
+use llm_do_launch::budgets;
 
 use crate::args::{CostGroupArg, CostsArgs};
 use crate::console;
@@ -14,18 +17,26 @@ use crate::failure::Failure;
 use crate::terminal::style::Styles;
 
 pub fn run(args: &CostsArgs) -> Result<(), Failure> {
-    let environment = Environment::read();
-    let group = group_of(args.by);
+    let (environment, group) = (Environment::read(), group_of(args.by));
     let sums = sums(&lines(args, &environment)?, group);
+    let budgets = standings(&environment)?;
     if args.json {
-        return console::print(&table::json(&sums, group));
+        return console::print(&(table::json(&sums, group) + &table::budgets_json(&budgets)));
     }
     if sums.is_empty() {
         console::complain("nothing was spent in this time\n");
-        return Ok(());
     }
     let styles = Styles { coloured: environment.colours_stdout() };
-    console::print(&table::table(&sums, group, columns(&environment), styles))
+    let table = || table::table(&sums, group, columns(&environment), styles);
+    let parts = [(!sums.is_empty()).then(table), (!budgets.is_empty()).then(|| table::budgets(&budgets))];
+    console::print(&parts.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+}
+
+/// How the budgets of the user stand now.
+fn standings(environment: &Environment) -> Result<Vec<BudgetStanding>, Failure> {
+    let settings = environment.settings()?;
+    let Some(book) = budgets::book(&settings)? else { return Ok(Vec::new()) };
+    book.standings().map_err(|error| budgets::unkept(error.to_string()).into())
 }
 
 /// What was spent since the time that was asked for.
@@ -35,7 +46,7 @@ fn lines(args: &CostsArgs, environment: &Environment) -> Result<Vec<CostLine>, F
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = u64::try_from(now.saturating_sub(args.since).as_millis()).unwrap_or(u64::MAX);
-    let lines = CostFiles::of(&StoreLayout::new(state)).read(Some(CalendarDay::of(since, 0)));
+    let lines = CostFiles::of(&StoreLayout::new(state)).read(Some(CalendarDay::of(since, &LocalZone::of_process())));
     lines.map_err(|error| Failure::failed(format!("the costs cannot be read: {error}")))
 }
 

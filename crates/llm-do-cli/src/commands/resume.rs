@@ -424,6 +424,9 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         RunError::Ended(Ending::Limit { limit, .. }) => {
             format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
         }
+        RunError::Ended(Ending::Budget { per, .. }) => {
+            format!("{resume}` goes on when a new {per} has begun, or when config.toml allows the budget more")
+        }
         RunError::Ended(Ending::EndedByPerson) => format!("{resume}` asks again"),
         // Nobody was asked: a rule or a flag decided, and decides again.
         RunError::Ended(Ending::Refused { .. }) => format!("{resume}` judges it again"),
@@ -448,7 +451,7 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::NotStarted
         | RunError::Panicked { .. }
         | RunError::Cancelled { .. }
-        | RunError::Ended(Ending::Unauthenticated { .. }) => {
+        | RunError::Ended(Ending::Unauthenticated { .. } | Ending::BudgetUnkept { .. }) => {
             let failure = Failure::from(error);
             // What failed would most likely fail again; the summary names the run.
             let is_named = matches!(run, Resumption::Run(_)) && !matches!(failure.code(), 4 | 5 | 124..);

@@ -237,6 +237,10 @@ impl Renderer {
                 let text = format!("… asking again {when}: {reason}");
                 Some(RenderedLine { depth: event.depth, style: Style::Warning, text })
             }
+            // Who wants to be warned of a budget has asked for it.
+            EventKind::LimitApproached { limit, used, allowed } if limit.starts_with("budget ") => {
+                self.note(&format!("{limit}: {} of {} are spent", summary::money(*used), summary::money(*allowed)))
+            }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
                 self.note(&format!("`{limit}`: {used} of {allowed}"))
             }

@@ -198,6 +198,7 @@ fn the_configuration_has_these_keys() {
         ("http", "[http]"),
         ("runs", "[runs]"),
         ("notify", "[notify]"),
+        ("budget", "[[budget]]"),
         ("fence", "[fence]"),
     ];
     for (heading, table) in tables {

@@ -142,7 +142,7 @@ fn a_wrong_answer_file_is_set_aside_and_the_right_one_counts() {
 fn a_list_that_is_missing_or_another_ones_hides_no_question() {
     let sandbox = writer(&["a.txt"]);
     suspend(&sandbox);
-    let index = store(&sandbox).layout().index();
+    let index = store(&sandbox).layout().runs().join("index");
     for content in [None, Some(""), Some("{\"index\":99}\n"), Some("\u{0}\u{0}")] {
         match content {
             None => fs::remove_file(&index).unwrap(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, SeenRequest};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, FakeUsage, SeenRequest};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -114,6 +114,33 @@ fn what_a_scope_costs_is_written_once_per_agent_and_model_whatever_goes_on_with_
     let told = sandbox.run(&["costs", "--by", "agent", "--json"]);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     assert_eq!(told.stdout.lines().count(), 1, "{}", told.stdout);
+}
+
+#[test]
+fn the_scopes_of_a_server_keep_one_budget_together() {
+    let said = FakeReply::text("yes").with_usage(FakeUsage::new(1000, 1000));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(said));
+    let sandbox = Sandbox::new();
+    let keys = "model: anthropic:claude-haiku-4-5\nmodel_settings: {max_tokens: 2000}";
+    sandbox.file("main.worker", &format!("---\nname: main\n{keys}\n---\nx\n"));
+    sandbox.file(".config/llm-do/config.toml", "[[budget]]\nname = \"everyday\"\nusd = 0.02\nper = \"month\"\n");
+    let url = fake.anthropic_url();
+    let variables = [("ANTHROPIC_BASE_URL", url.as_str()), ("ANTHROPIC_API_KEY", KEY)];
+    let mut client = Client::of(sandbox.command(&["serve", "--stdio"], &variables));
+    for (scope, keep) in [(1, true), (2, false), (3, true)] {
+        assert_eq!(client.open(&json!({"keep": keep})), scope);
+    }
+    let turns: Vec<u64> = (1..=3).map(|scope| client.ask("turn", &json!({"scope": scope, "input": "x"}))).collect();
+    for turn in turns {
+        let answer = client.answer(turn);
+        assert_eq!(answer["result"]["output"], "yes", "{answer}");
+    }
+    let error = client.error("turn", &json!({"scope": 2, "input": "x"})).to_string();
+    assert!(error.contains("the budget `everyday` is used up: $0.0180 of $0.0200 for this month"), "{error}");
+    assert_eq!(fake.requests().len(), 3);
+    client.ends_well();
+    let holders = sandbox.state().join("budgets/everyday/holders");
+    assert_eq!(fs::read_dir(holders).unwrap().count(), 0, "nobody holds anything any more");
 }
 
 #[test]

@@ -226,12 +226,7 @@ impl OpenJournal {
 
     /// The same of a stranger's file. Going on with it writes what is kept of it anew, signed with the key: whoever does
     /// that has asked a person before.
-    pub fn open_foreign(path: &Path, key: Option<&StateKey>) -> Result<Self, JournalError> {
-        Self::open_foreign_with(path, JournalSettings { key: key.cloned(), ..JournalSettings::default() })
-    }
-
-    /// The same with other settings.
-    pub fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
+    pub fn open_foreign(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
         let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);

@@ -19,6 +19,7 @@ use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
+#[cfg(feature = "front-end")]
 use crate::tools::policy::LastingRule;
 use crate::tools::working_directory::WorkingDirectory;
 
@@ -103,6 +104,7 @@ impl Project {
     }
 
     /// The lasting rules of its manifest.
+    #[cfg(feature = "front-end")]
     pub fn rules(&self) -> &[Arc<LastingRule>] {
         match &self.layout {
             Layout::Manifest(manifest) => &manifest.rules,

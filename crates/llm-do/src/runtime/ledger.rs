@@ -11,112 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::BoxFuture;
-use crate::message::Usage;
 use crate::model::prices::Money;
 use crate::project::{Limit, Limits};
-
-/// What something costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
-    pub requests: u64,
-    pub tool_calls: u64,
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub money: Money,
-}
-
-impl Cost {
-    pub(crate) const REQUEST: Self =
-        Self { requests: 1, tool_calls: 0, input_tokens: 0, output_tokens: 0, money: Money::ZERO };
-
-    /// What a request took.
-    pub(crate) fn of(usage: &Usage) -> Self {
-        Self {
-            requests: usage.requests,
-            tool_calls: 0,
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            money: Money::from_usd(usage.cost_usd.unwrap_or(0.0)),
-        }
-    }
-
-    #[must_use]
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self {
-            requests: self.requests.saturating_add(other.requests),
-            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
-            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
-            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            money: self.money.plus(other.money),
-        }
-    }
-
-    fn minus(self, other: Self) -> Self {
-        Self {
-            requests: self.requests.saturating_sub(other.requests),
-            tool_calls: self.tool_calls.saturating_sub(other.tool_calls),
-            input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
-            output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
-            money: self.money.minus(other.money),
-        }
-    }
-}
-
-/// What a request wishes for before it is sent: the most that it can cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    /// However short the answer is: the input, and the provider's own tools.
-    pub fixed: Cost,
-    /// For each token of the answer.
-    pub per_token: Money,
-    /// How many tokens the answer may have: as many of them as there is money for, but not fewer than the least.
-    pub longest: u64,
-    pub least: u64,
-}
-
-impl Wish {
-    /// Of something whose cost is known.
-    pub(crate) const fn exactly(fixed: Cost) -> Self {
-        Self { fixed, per_token: Money::ZERO, longest: 0, least: 0 }
-    }
-
-    /// With an answer of so many tokens.
-    fn cost(&self, answer: u64) -> Cost {
-        Cost { money: self.fixed.money.plus(self.per_token.times(answer)), ..self.fixed }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Account(pub u64);
-
-/// A limit that stops something, or is near.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LimitHit {
-    /// Its key; a further ledger names its own.
-    pub limit: &'static str,
-    pub used: f64,
-    pub allowed: f64,
-    /// What the next request would need, where it is more than what is left.
-    pub needed: Option<f64>,
-    /// The account whose limit it is.
-    pub account: Account,
-}
-
-/// A ledger beyond that of the run, such as a budget over several runs. What the run's own ledger has let through passes
-/// it as well: with the same amounts, and under the same rule.
-pub(crate) trait FurtherLedger: Send + Sync {
-    /// Waits as long as only the reservations of others are in the way; an error is the limit that stops it.
-    fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, LimitHit>>;
-}
-
-/// What is reserved in a further ledger. Dropped, it is given back.
-pub(crate) trait FurtherReservation: Send {
-    /// How long the answer may be: no longer than was wished for.
-    fn longest(&self) -> u64;
-
-    fn settle(self: Box<Self>, spent: Money);
-}
+use crate::spending::{
+    Account, BoundedAmount, BudgetsInForce, Cost, FurtherLedger, FurtherReservation, LimitHit, ReserveError, Wish,
+};
 
 /// From this share of a limit on, it is told of.
 const NEAR: f64 = 0.8;
@@ -126,7 +25,7 @@ pub(crate) struct Ledger {
     state: Mutex<LedgerState>,
     /// Heard by those who wait for others' reservations.
     settled: Notify,
-    further: Vec<Arc<dyn FurtherLedger>>,
+    further: Option<Arc<dyn FurtherLedger>>,
 }
 
 #[derive(Debug, Default)]
@@ -154,10 +53,14 @@ pub(crate) struct LimitKinds {
 }
 
 impl Ledger {
-    /// One whose requests also pass these.
-    #[cfg_attr(not(test), expect(dead_code, reason = "budgets over several runs stand on it"))]
-    pub(crate) fn before(further: Vec<Arc<dyn FurtherLedger>>) -> Self {
-        Self { further, ..Self::default() }
+    /// One whose requests also pass another one.
+    pub(crate) fn before(further: Option<BudgetsInForce>) -> Self {
+        Self { further: further.map(|BudgetsInForce(further)| further), ..Self::default() }
+    }
+
+    /// What people call the first limit of the ledger beyond this one.
+    pub(crate) fn further_name(&self) -> Option<String> {
+        self.further.as_ref().map(|further| further.name())
     }
 
     pub(crate) fn open(&self, limits: Limits, parent: Option<Account>) -> Account {
@@ -184,7 +87,7 @@ impl Ledger {
     pub(crate) fn limited(&self, account: Account) -> LimitKinds {
         let state = self.state();
         let all = state.line(account).map(|(_, entry)| &entry.limits);
-        let first = LimitKinds { money: !self.further.is_empty(), tokens: false };
+        let first = LimitKinds { money: self.further.is_some(), tokens: false };
         all.fold(first, |limited, limits| LimitKinds {
             money: limited.money || limits.max_cost_usd.is_some(),
             tokens: limited.tokens || limits.max_input_tokens.is_some() || limits.max_output_tokens.is_some(),
@@ -193,12 +96,15 @@ impl Ledger {
 
     /// Reserves in the account and in all above it, or in none. Waits as long as only what others have reserved is in
     /// the way. Nothing that waits holds a reservation, so that those who hold one never wait for it.
-    pub(crate) async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
+    pub(crate) async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, ReserveError> {
         let own = match self.try_reserve(account, wish)? {
             Some(own) => own,
             None => Box::pin(self.wait_and_reserve(account, wish)).await?,
         };
-        if self.further.is_empty() { Ok(own) } else { Box::pin(self.reserve_further(own, wish)).await }
+        match &self.further {
+            None => Ok(own),
+            Some(further) => Box::pin(Self::reserve_further(own, further.as_ref(), wish)).await,
+        }
     }
 
     async fn wait_and_reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
@@ -213,12 +119,14 @@ impl Ledger {
         }
     }
 
-    async fn reserve_further<'a>(&'a self, mut own: Reservation<'a>, wish: Wish) -> Result<Reservation<'a>, LimitHit> {
-        for ledger in &self.further {
-            let reserved = ledger.reserve(Wish { longest: own.longest, ..wish }).await?;
-            own.shorten(reserved.longest(), wish);
-            own.further.push(reserved);
-        }
+    async fn reserve_further<'a>(
+        mut own: Reservation<'a>,
+        further: &dyn FurtherLedger,
+        wish: Wish,
+    ) -> Result<Reservation<'a>, ReserveError> {
+        let reserved = further.reserve(Wish { longest: own.longest, ..wish }).await?;
+        own.shorten(reserved.as_ref(), wish);
+        own.further = Some(reserved);
         Ok(own)
     }
 
@@ -228,7 +136,7 @@ impl Ledger {
         let entry = state.accounts.get(&account);
         let used = entry.map_or(0.0, |entry| entry.spent.money.usd());
         let allowed = entry.and_then(|entry| entry.limits.max_cost_usd).unwrap_or(used);
-        LimitHit { limit: Limit::Cost.key(), used, allowed, needed: None, account }
+        LimitHit { limit: BoundedAmount::Account(Limit::Cost, account), used, allowed, needed: None }
     }
 
     /// Whether a request would fit if nothing were reserved by others.
@@ -256,8 +164,8 @@ impl Ledger {
             return Ok(None);
         }
         state.change_line(account, |_, entry| entry.reserved = entry.reserved.plus(cost));
-        let lowered = (longest < wish.longest).then(|| state.poorest(account)).flatten();
-        Ok(Some(Reservation { ledger: self, account, cost, longest, lowered, further: Vec::new(), is_open: true }))
+        let lowered = (longest < wish.longest).then(|| state.poorest(account)).flatten().map(Lowering::Account);
+        Ok(Some(Reservation { ledger: self, account, cost, longest, lowered, further: None, is_open: true }))
     }
 
     fn settle(&self, account: Account, reserved: Cost, spent: Cost) -> Vec<LimitHit> {
@@ -280,31 +188,38 @@ pub(crate) struct Reservation<'a> {
     /// How many tokens the answer may have.
     pub longest: u64,
     /// Set if that is fewer than were wished for: whose money did not reach.
-    pub lowered: Option<Account>,
-    further: Vec<Box<dyn FurtherReservation>>,
+    pub lowered: Option<Lowering>,
+    further: Option<Box<dyn FurtherReservation>>,
     is_open: bool,
+}
+
+/// Whose money did not reach for a longer answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Lowering {
+    Account(Account),
+    /// A further ledger's, as it stood when the request was sent.
+    Further(LimitHit),
 }
 
 impl Reservation<'_> {
     /// Turns it into what was really spent. Returns the limits that are now near, each once.
     pub(crate) fn settle(mut self, spent: Cost) -> Vec<LimitHit> {
         self.is_open = false;
-        for further in self.further.drain(..) {
-            further.settle(spent.money);
-        }
-        self.ledger.settle(self.account, self.cost, spent)
+        let mut near = self.further.take().map(|further| further.settle(spent.money)).unwrap_or_default();
+        near.extend(self.ledger.settle(self.account, self.cost, spent));
+        near
     }
 
-    /// Gives back what a shorter answer does not need.
-    fn shorten(&mut self, longest: u64, wish: Wish) {
+    /// Gives back what the shorter answer does not need that a further ledger allows.
+    fn shorten(&mut self, further: &dyn FurtherReservation, wish: Wish) {
+        let longest = further.longest();
         if longest >= self.longest {
             return;
         }
         let cost = wish.cost(longest);
         // All but the money is the same however long the answer is.
         self.ledger.settle(self.account, self.cost.minus(cost), Cost::default());
-        let root = self.ledger.state().line(self.account).last().map(|(root, _)| root);
-        (self.cost, self.longest, self.lowered) = (cost, longest, root);
+        (self.cost, self.longest, self.lowered) = (cost, longest, further.lowered().map(Lowering::Further));
     }
 }
 
@@ -331,8 +246,8 @@ impl LedgerState {
             if let Some((limit, used, allowed, wanted)) = stopped(&entry.limits, entry.spent, wish.cost(longest)) {
                 let shown = |amount| shown(limit, amount);
                 let needed = Some(wanted).filter(|wanted| limit == Limit::Cost && *wanted > 0).map(shown);
-                let (limit, used, allowed) = (limit.key(), shown(used), shown(allowed));
-                return Err(LimitHit { limit, used, allowed, needed, account });
+                let (used, allowed) = (shown(used), shown(allowed));
+                return Err(LimitHit { limit: BoundedAmount::Account(limit, account), used, allowed, needed });
             }
         }
         Ok(longest)
@@ -357,7 +272,8 @@ impl LedgerState {
                 let (used, allowed) = (shown(limit, used), shown(limit, allowed));
                 if used >= NEAR * allowed && !entry.told.contains(&limit) {
                     entry.told.push(limit);
-                    near.push(LimitHit { limit: limit.key(), used, allowed, needed: None, account });
+                    let limit = BoundedAmount::Account(limit, account);
+                    near.push(LimitHit { limit, used, allowed, needed: None });
                 }
             }
         });
@@ -427,6 +343,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::BoxFuture;
 
     fn request(input_tokens: u64) -> Cost {
         Cost { input_tokens, ..Cost::REQUEST }
@@ -459,9 +376,16 @@ mod tests {
     fn at_once(ledger: &Ledger, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
         let mut reserving = Box::pin(ledger.reserve(account, wish));
         match poll(&mut reserving) {
-            Poll::Ready(reserved) => reserved,
+            Poll::Ready(reserved) => reserved.map_err(|error| match error {
+                ReserveError::Limit(reached) => reached,
+                ReserveError::Unkept(reason) => panic!("{reason}"),
+            }),
             Poll::Pending => panic!("it waits"),
         }
+    }
+
+    fn of(limit: Limit, account: Account) -> BoundedAmount {
+        BoundedAmount::Account(limit, account)
     }
 
     fn poll<T>(future: &mut Pin<Box<impl Future<Output = T> + ?Sized>>) -> Poll<T> {
@@ -476,7 +400,7 @@ mod tests {
             at_once(&ledger, run, Wish::exactly(request(0))).unwrap().settle(request(5));
         }
         let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("one too many") };
-        assert_eq!((reached.limit, reached.used, reached.allowed), (Limit::Requests.key(), 2.0, 2.0));
+        assert_eq!((reached.limit, reached.used, reached.allowed), (of(Limit::Requests, run), 2.0, 2.0));
         let call = Cost { tool_calls: 1, ..Cost::default() };
         assert!(ledger.spend(run, call).is_ok(), "tools have a limit of their own");
     }
@@ -488,9 +412,9 @@ mod tests {
         let call = ledger.open(limits(5), Some(run));
         let near = at_once(&ledger, call, priced(0.9)).unwrap().settle(spent(0.9));
         assert_eq!(near.len(), 1);
-        assert_eq!((near[0].limit, near[0].account), (Limit::Cost.key(), run));
+        assert_eq!(near[0].limit, of(Limit::Cost, run));
         let Err(reached) = at_once(&ledger, call, priced(0.2)) else { panic!("too dear") };
-        assert_eq!((reached.limit, reached.account, reached.needed), (Limit::Cost.key(), run, Some(0.2)));
+        assert_eq!((reached.limit, reached.needed), (of(Limit::Cost, run), Some(0.2)));
         assert_eq!(ledger.check(call, &priced(0.1)), Ok(()));
         assert!(ledger.check(call, &priced(0.100_000_000_001)).is_err(), "not by the smallest coin");
     }
@@ -502,7 +426,7 @@ mod tests {
         let first = at_once(&ledger, run, Wish::exactly(request(0))).unwrap();
         first.settle(Cost { output_tokens: 25, ..request(0) });
         let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("used up") };
-        assert_eq!(reached.limit, Limit::OutputTokens.key());
+        assert_eq!(reached.limit, of(Limit::OutputTokens, run));
     }
 
     #[test]
@@ -528,14 +452,15 @@ mod tests {
         let run = ledger.open(money(0.5), None);
         let call = ledger.open(money(0.3), Some(run));
         let whole = at_once(&ledger, run, cents(5, 20)).unwrap();
-        assert_eq!((whole.longest, whole.lowered, whole.cost), (20, None, spent(0.21)));
+        assert_eq!((whole.longest, &whole.lowered, whole.cost), (20, &None, spent(0.21)));
         drop(whole);
         let lowered = at_once(&ledger, call, cents(5, 100)).unwrap();
-        assert_eq!((lowered.longest, lowered.lowered, lowered.cost), (29, Some(call), spent(0.3)));
+        let whose = Some(Lowering::Account(call));
+        assert_eq!((lowered.longest, &lowered.lowered, lowered.cost), (29, &whose, spent(0.3)));
         lowered.settle(spent(0.25));
         assert_eq!((ledger.money(call).used, ledger.money(call).allowed), (0.25, 0.3));
         let Err(reached) = at_once(&ledger, call, cents(5, 100)) else { panic!("there are five cents left") };
-        assert_eq!((reached.limit, reached.used, reached.needed), (Limit::Cost.key(), 0.25, Some(0.06)));
+        assert_eq!((reached.limit, reached.used, reached.needed), (of(Limit::Cost, call), 0.25, Some(0.06)));
         assert_eq!(at_once(&ledger, call, cents(5, 4)).map(|it| it.longest), Ok(4), "short by its own wish");
     }
 
@@ -550,7 +475,7 @@ mod tests {
         assert_eq!(ledger.limited(free), LimitKinds::default());
     }
 
-    /// A budget that lets through what is left of it, and no more than ten tokens at a time.
+    /// A budget that is empty, or lets no more than ten tokens through at a time.
     #[derive(Default)]
     struct Budget {
         spent: Arc<Mutex<Vec<Option<Money>>>>,
@@ -559,17 +484,20 @@ mod tests {
 
     struct OfBudget(Arc<Mutex<Vec<Option<Money>>>>, u64, bool);
 
+    fn of_budget() -> LimitHit {
+        let limit = BoundedAmount::Budget { name: "everyday".into(), per: "day" };
+        LimitHit { limit, used: 1.0, allowed: 1.0, needed: None }
+    }
+
     impl FurtherLedger for Budget {
-        fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, LimitHit>> {
+        fn name(&self) -> String {
+            "budget everyday".to_owned()
+        }
+
+        fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, ReserveError>> {
             Box::pin(async move {
                 if self.is_empty {
-                    return Err(LimitHit {
-                        limit: "budget",
-                        used: 1.0,
-                        allowed: 1.0,
-                        needed: None,
-                        account: Account(0),
-                    });
+                    return Err(of_budget().into());
                 }
                 let reserved = OfBudget(Arc::clone(&self.spent), wish.longest.min(10), false);
                 Ok(Box::new(reserved) as Box<dyn FurtherReservation>)
@@ -582,9 +510,14 @@ mod tests {
             self.1
         }
 
-        fn settle(mut self: Box<Self>, spent: Money) {
+        fn lowered(&self) -> Option<LimitHit> {
+            Some(of_budget())
+        }
+
+        fn settle(mut self: Box<Self>, spent: Money) -> Vec<LimitHit> {
             self.2 = true;
             self.0.lock().unwrap().push(Some(spent));
+            vec![of_budget()]
         }
     }
 
@@ -597,22 +530,23 @@ mod tests {
     }
 
     #[test]
-    fn what_the_run_lets_through_passes_further_ledgers_and_what_they_refuse_is_given_back() {
+    fn what_the_run_lets_through_passes_a_further_ledger_and_what_that_refuses_is_given_back() {
         let (generous, empty) = (Arc::new(Budget::default()), Arc::new(Budget { is_empty: true, ..Budget::default() }));
-        let ledger = Ledger::before(vec![generous.clone()]);
+        let ledger = Ledger::before(Some(BudgetsInForce(generous.clone())));
         let run = ledger.open(money(1.0), None);
         assert!(ledger.limited(run).money);
         let reserved = at_once(&ledger, run, cents(5, 20)).unwrap();
-        assert_eq!((reserved.longest, reserved.lowered, reserved.cost), (10, Some(run), spent(0.11)));
-        reserved.settle(spent(0.04));
+        let lowered = Some(Lowering::Further(of_budget()));
+        assert_eq!((reserved.longest, &reserved.lowered, reserved.cost), (10, &lowered, spent(0.11)));
+        assert_eq!(reserved.settle(spent(0.04)), [of_budget()]);
         drop(at_once(&ledger, run, cents(5, 20)).unwrap());
         assert_eq!(*generous.spent.lock().unwrap(), [Some(Money::from_usd(0.04)), None]);
 
-        let ledger = Ledger::before(vec![generous.clone(), empty]);
+        let ledger = Ledger::before(Some(BudgetsInForce(empty)));
         let run = ledger.open(money(0.21), None);
         for _ in 0..2 {
             let Err(reached) = at_once(&ledger, run, cents(5, 20)) else { panic!("nothing is left") };
-            assert_eq!(reached.limit, "budget", "and nothing of the run's own stays reserved");
+            assert_eq!(reached, of_budget(), "and nothing of the run's own stays reserved");
         }
     }
 

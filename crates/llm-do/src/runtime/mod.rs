@@ -48,6 +48,7 @@ use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limit, Limits, Program, Typing};
 use crate::redact::Redactor;
 use crate::remedy::Wording;
+use crate::spending::{Account, BudgetsInForce};
 use crate::stack;
 use crate::syntax::names;
 use crate::tools::agent::AgentTool;
@@ -61,7 +62,7 @@ use crate::tools::working_directory::WorkingDirectory;
 use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_need};
 use function::FunctionTurns;
 use input::{Input, InputError};
-use ledger::{Account, Ledger};
+use ledger::Ledger;
 use mcp::Servers;
 use record::PriorSpending;
 use scope::Caller;
@@ -145,6 +146,8 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Whether what has no known price may be used though money is limited.
     pub unknown_prices: UnknownPrices,
+    /// Budgets over several runs that this one has to keep.
+    pub budgets: Option<BudgetsInForce>,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
     /// Where the run works: the base of its shells, of `filesystem_cwd` and of relative `own_files`.
@@ -199,6 +202,7 @@ impl RuntimeConfig {
             max_call_depth: None,
             limits,
             unknown_prices: UnknownPrices::Refused,
+            budgets: None,
             stream: true,
             directory: WorkingDirectory::of_process(),
             fence: FenceConfig::default(),
@@ -361,8 +365,8 @@ pub enum RunError {
         agent: String,
         /// What happened.
         error: Box<ModelError>,
-        /// The key of the limit.
-        limit: &'static str,
+        /// The key of the limit, or `budget` and its name.
+        limit: String,
     },
     /// The model said nothing, twice.
     #[error("agent `{agent}` gave an empty answer twice")]
@@ -516,7 +520,7 @@ impl RunError {
             Self::Unfinished { partial, .. }
             | Self::Limit { partial, .. }
             | Self::Cancelled { partial }
-            | Self::Ended(Ending::Limit { partial, .. }) => {
+            | Self::Ended(Ending::Limit { partial, .. } | Ending::Budget { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
@@ -606,7 +610,7 @@ impl Runtime {
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
         let gate = gate(run_id::run_id(), &config, &program);
-        let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
+        let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::before(config.budgets.clone()));
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed) = (Arc::new(program), PriorSpending::default());
         let servers = OnceLock::new();
@@ -796,12 +800,14 @@ impl Runtime {
         if self.config.unknown_prices == UnknownPrices::Allowed {
             return Ok(());
         }
-        let of_run = self.config.limits.max_cost_usd.is_some();
+        let budget = self.ledger.further_name();
+        let of_run = self.config.limits.max_cost_usd.is_some() || budget.is_some();
+        let named = || budget.clone().unwrap_or_else(|| Limit::Cost.key().to_owned());
         let limited = |agent: &AgentSpec| of_run || agent.limits.max_cost_usd.is_some();
         for agent in self.program.agents.values().filter(|agent| limited(agent) && agent.script.is_none()) {
             let offered = offered_server_tools(agent, &self.config.approvals);
             if let Some(tool) = offered.iter().find(|tool| tool.max_uses.is_none()) {
-                let (limit, agent) = (Limit::Cost.key().to_owned(), agent.name.clone());
+                let (limit, agent) = (named(), agent.name.clone());
                 return Err(RunError::UnboundedTool { limit, agent, tool: tool.kind.name() });
             }
         }
@@ -809,8 +815,7 @@ impl Runtime {
         let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
         for (model, script, limited) in agents.chain(fallback) {
             if limited && script.is_none() && self.price_of(model).is_none() {
-                let limit = Limit::Cost.key().to_owned();
-                return Err(RunError::UnknownPrice { limit, model: model.to_string() });
+                return Err(RunError::UnknownPrice { limit: named(), model: model.to_string() });
             }
         }
         Ok(())

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Cost;
 use super::totals::RunTotals;
 use super::{Outcome, Output, finish_of};
 use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Recorder as _};
@@ -15,6 +14,7 @@ use crate::journal::record::{JournalContents, JournalEntry, LostStep, StepProgre
 use crate::journal::requests::{RecordedRequest, requests, told_at};
 use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue};
 use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, given, unfenced};
+use crate::spending::Cost;
 use crate::tools::plane::{CallPosition, MOST_QUESTIONS};
 
 /// A finished turn of the entry, which names the records beneath it instead of repeating them.

@@ -50,6 +50,8 @@ fn of_ending(ending: &Ending) -> Option<Remedy> {
         Ending::NeedsApproval(_) => Some(Remedy::AnswerQuestions),
         Ending::Unauthenticated { .. } => Some(Remedy::ChooseProvider),
         Ending::Limit { .. } => Some(Remedy::RaiseRunLimit),
+        Ending::Budget { per, .. } => Some(Remedy::RaiseBudget { per: per.clone() }),
+        Ending::BudgetUnkept { .. } => Some(Remedy::MendBudget),
         Ending::Refused { .. } | Ending::EndedByPerson | Ending::Journal(_) => None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::ledger::{Account, Cost, Ledger, LimitHit, LimitKinds, Reservation, Wish};
+use super::ledger::{Ledger, LimitKinds, Lowering, Reservation};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
 use crate::journal::{RequestParts, Stop};
@@ -18,6 +18,7 @@ use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
 use crate::model::{Conversation, Head, ModelError, ModelSettings, ServerTool, Thinking, ToolDeclaration};
 use crate::project::{AgentSpec, Limit};
+use crate::spending::{Account, BoundedAmount, Cost, LimitHit, ReserveError, Wish};
 
 /// No answer is bounded to fewer tokens for want of money.
 const LEAST_ANSWER: u64 = 1_024;
@@ -118,19 +119,16 @@ impl OwnRequests {
         if made < allowed {
             return Ok(());
         }
-        Err(LimitHit {
-            limit: Limit::Requests.key(),
-            used: made as f64,
-            allowed: allowed as f64,
-            needed: None,
-            account,
-        })
+        let limit = BoundedAmount::Account(Limit::Requests, account);
+        Err(LimitHit { limit, used: made as f64, allowed: allowed as f64, needed: None })
     }
 }
 
 /// Why there is no reply.
 pub(super) enum RequestError {
     Limit(LimitHit),
+    /// A budget over several runs cannot be kept: why.
+    Budget(String),
     /// The answer was bounded for want of money, and ended there: what was said.
     CutByMoney {
         reached: LimitHit,
@@ -142,6 +140,15 @@ pub(super) enum RequestError {
         forbidden: Option<Box<LimitHit>>,
     },
     Stopped(Stop),
+}
+
+impl From<ReserveError> for RequestError {
+    fn from(error: ReserveError) -> Self {
+        match error {
+            ReserveError::Limit(reached) => Self::Limit(reached),
+            ReserveError::Unkept(reason) => Self::Budget(reason),
+        }
+    }
 }
 
 impl From<Stop> for RequestError {
@@ -160,12 +167,18 @@ impl RequestContext<'_> {
     ) -> Result<Reply, RequestError> {
         let events = self.events;
         let mut sendings = Sendings::of(self, history, conversation.longest_wait());
-        sendings.admit().await.map_err(RequestError::Limit)?;
+        sendings.admit().await?;
         match conversation.reply(history, &mut sendings, events).await {
             Ok(reply) => sendings.answered(reply),
             Err(error) => {
                 sendings.close(&error.to_string());
-                Err(RequestError::Model { error, forbidden: sendings.forbidden.take() })
+                match sendings.forbidden.take() {
+                    Some(ReserveError::Unkept(reason)) => Err(RequestError::Budget(reason)),
+                    Some(ReserveError::Limit(reached)) => {
+                        Err(RequestError::Model { error, forbidden: Some(Box::new(reached)) })
+                    }
+                    None => Err(RequestError::Model { error, forbidden: None }),
+                }
             }
         }
     }
@@ -222,8 +235,8 @@ struct Sendings<'a> {
     reserved: Option<Reservation<'a>>,
     taken: RequestProgress,
     started: Instant,
-    /// The limit that does not allow another.
-    forbidden: Option<Box<LimitHit>>,
+    /// What does not allow another.
+    forbidden: Option<ReserveError>,
 }
 
 impl<'a> Sendings<'a> {
@@ -242,7 +255,7 @@ impl<'a> Sendings<'a> {
     }
 
     /// Waits until it fits, and begins a sending.
-    async fn admit(&mut self) -> Result<(), LimitHit> {
+    async fn admit(&mut self) -> Result<(), ReserveError> {
         let RequestContext { ledger, account, .. } = self.request;
         self.request.own.check(account)?;
         self.reserved = Some(ledger.reserve(account, self.wish).await?);
@@ -265,7 +278,8 @@ impl<'a> Sendings<'a> {
         reply.usage = self.priced(&reply, reserved.as_ref());
         let RequestContext { model, events, limited, .. } = self.request;
         let spent = Cost::of(&reply.usage);
-        let (lowered, expected) = reserved.as_ref().map_or((None, Money::ZERO), |it| (it.lowered, it.cost.money));
+        let (lowered, expected) =
+            reserved.as_ref().map_or((None, Money::ZERO), |it| (it.lowered.clone(), it.cost.money));
         tell_near(reserved.map(|reserved| reserved.settle(spent)).unwrap_or_default(), events);
         events.send(|| EventKind::RequestFinished {
             model: model.to_owned(),
@@ -278,8 +292,11 @@ impl<'a> Sendings<'a> {
         }
         match lowered.filter(|_| reply.finish == Finish::Length) {
             None => Ok(reply),
-            Some(account) => {
-                let reached = self.request.ledger.money(account);
+            Some(lowered) => {
+                let reached = match lowered {
+                    Lowering::Account(account) => self.request.ledger.money(account),
+                    Lowering::Further(reached) => LimitHit { used: reached.used + spent.money.usd(), ..reached },
+                };
                 Err(RequestError::CutByMoney { reached, said: reply.text() })
             }
         }
@@ -376,15 +393,15 @@ impl Meter for Sendings<'_> {
         let RequestContext { ledger, account, .. } = self.request;
         let room = self.request.own.check(account).and_then(|()| ledger.check(account, &self.wish));
         room.map_err(|reached| {
-            self.forbidden = Some(Box::new(reached));
+            self.forbidden = Some(reached.into());
             SendingRefusal
         })
     }
 
     fn again(&mut self) -> BoxFuture<'_, Result<(), SendingRefusal>> {
         Box::pin(async {
-            self.admit().await.map_err(|reached| {
-                self.forbidden = Some(Box::new(reached));
+            self.admit().await.map_err(|error| {
+                self.forbidden = Some(error);
                 SendingRefusal
             })
         })
@@ -399,7 +416,7 @@ impl Drop for Sendings<'_> {
 
 pub(super) fn tell_near(near: Vec<LimitHit>, events: &Events) {
     for LimitHit { limit, used, allowed, .. } in near {
-        events.send(|| EventKind::LimitApproached { limit: limit.to_owned(), used, allowed });
+        events.send(|| EventKind::LimitApproached { limit: limit.name(), used, allowed });
     }
 }
 

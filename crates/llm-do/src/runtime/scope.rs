@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::continuation::joined;
 use super::input::Input;
-use super::ledger::{Account, Cost, LimitHit, LimitKinds};
+use super::ledger::LimitKinds;
 use super::output;
 use super::python;
 use super::record::{TurnMessage, TurnRecord};
@@ -31,6 +31,7 @@ use crate::message::{
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
 use crate::project::{AgentSpec, Limit, Limits, Typing};
+use crate::spending::{Account, BoundedAmount, Cost, LimitHit};
 use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
@@ -356,15 +357,23 @@ impl<'r> CallScope<'r> {
         RunError::Limit { agent, limit, used: allowed, allowed, needed: None, partial: self.partial_text() }
     }
 
-    /// A limit of the run ends the run, one of this call the call.
+    /// A limit of the run or of a budget ends the run, one of this call the call.
     fn limited(&self, reached: &LimitHit, partial: String) -> RunError {
-        let LimitHit { limit, used, allowed, needed, account } = *reached;
-        self.tell_limit(limit, used, allowed);
-        let limit = limit.to_owned();
-        if account == self.runtime.account {
-            return Ending::Limit { limit, used, allowed, needed, partial }.into();
+        let LimitHit { ref limit, used, allowed, needed } = *reached;
+        self.tell_limit(&limit.name(), used, allowed);
+        match limit {
+            BoundedAmount::Budget { name, per } => {
+                let (budget, per) = (name.to_string(), (*per).to_owned());
+                Ending::Budget { budget, per, used, allowed, needed, partial }.into()
+            }
+            BoundedAmount::Account(limit, account) => {
+                let (limit, is_of_run) = (limit.key().to_owned(), *account == self.runtime.account);
+                if is_of_run {
+                    return Ending::Limit { limit, used, allowed, needed, partial }.into();
+                }
+                RunError::Limit { agent: self.agent.name.clone(), limit, used, allowed, needed, partial }
+            }
         }
-        RunError::Limit { agent: self.agent.name.clone(), limit, used, allowed, needed, partial }
     }
 
     fn tell_limit(&self, limit: &str, used: f64, allowed: f64) {
@@ -651,6 +660,7 @@ impl<'r> CallScope<'r> {
         self.answered = answered;
         reply.map(|RecordedReply(reply)| reply).map_err(|unanswered| match unanswered {
             RequestError::Limit(reached) => self.limited(&reached, self.partial_text()),
+            RequestError::Budget(reason) => Ending::BudgetUnkept { reason }.into(),
             RequestError::CutByMoney { reached, said } => {
                 let before = self.partial_text();
                 let all = [before, said].into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>();
@@ -659,7 +669,8 @@ impl<'r> CallScope<'r> {
             RequestError::Model { error, forbidden: None } => RunError::Model { agent: self.agent.name.clone(), error },
             RequestError::Model { error, forbidden: Some(reached) } => {
                 let LimitHit { limit, used, allowed, .. } = *reached;
-                self.tell_limit(limit, used, allowed);
+                let limit = limit.name();
+                self.tell_limit(&limit, used, allowed);
                 RunError::NotAskedAgain { agent: self.agent.name.clone(), error: Box::new(error), limit }
             }
             RequestError::Stopped(stop) => stop.into(),

@@ -2,91 +2,15 @@
 //! that writing one twice does no harm; removing a run leaves them alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::files;
 use super::layout::{RunId, StoreLayout};
-
-/// A day as the user's calendar has it. As JSON and in words `2026-11-17`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CalendarDay {
-    year: u16,
-    month: u8,
-    day: u8,
-}
-
-impl CalendarDay {
-    /// The day of a moment, in milliseconds since 1970, where clocks are so many seconds ahead of UTC.
-    pub fn of(milliseconds: u64, offset_seconds: i32) -> Self {
-        const LAST: i64 = 253_402_300_799; // of the year 9999
-        let seconds = i64::try_from(milliseconds / 1000).unwrap_or(LAST).saturating_add(i64::from(offset_seconds));
-        Self::of_number(seconds.clamp(0, LAST) / 86_400)
-    }
-
-    /// Counted from 1970-01-01 on. A year that begins in March has its leap day at its end, and so do four and four hundred
-    /// of them: each length then divides evenly but for the last part.
-    fn of_number(number: i64) -> Self {
-        let since_march_0000 = number + 719_468;
-        let (era, of_era) = (since_march_0000 / 146_097, since_march_0000 % 146_097);
-        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = 400 * era + year_of_era + i64::from(month <= 2);
-        let small = |number: i64| u8::try_from(number).unwrap_or(1);
-        Self { year: u16::try_from(year).unwrap_or(9999), month: small(month), day: small(day) }
-    }
-
-    /// Reads `2026-11-17`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_shaped = text.bytes().enumerate().all(|(at, byte)| match at {
-            4 | 7 => byte == b'-',
-            _ => byte.is_ascii_digit(),
-        });
-        if text.len() != 10 || !is_shaped {
-            return None;
-        }
-        let (year, month, day) = (text[..4].parse().ok()?, text[5..7].parse().ok()?, text[8..].parse().ok()?);
-        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let days = match month {
-            2 => 28 + u8::from(is_leap),
-            4 | 6 | 9 | 11 => 30,
-            1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-            _ => 0,
-        };
-        (1..=days).contains(&day).then_some(Self { year, month, day })
-    }
-
-    /// The month that it belongs to, as its file is called: `2026-11`.
-    pub(crate) fn month(self) -> String {
-        format!("{:04}-{:02}", self.year, self.month)
-    }
-}
-
-impl fmt::Display for CalendarDay {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
-    }
-}
-
-impl Serialize for CalendarDay {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CalendarDay {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("it is no day"))
-    }
-}
+use super::period::CalendarDay;
 
 /// What an agent of a run used of a model on one day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -297,41 +221,6 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_has_a_day_wherever_clocks_are() {
-        for (milliseconds, offset, expected) in [
-            (0, 0, "1970-01-01"),
-            (0, -3600, "1970-01-01"),
-            (86_399_999, 0, "1970-01-01"),
-            (86_399_999, 1, "1970-01-02"),
-            (1_794_873_600_000, 0, "2026-11-17"),
-            (1_794_873_600_000, -1, "2026-11-16"),
-            (1_794_873_600_000 + 82_800_000, 3600, "2026-11-18"),
-            (951_782_400_000, 0, "2000-02-29"),
-            (4_107_542_400_000, 0, "2100-03-01"),
-            (u64::MAX, i32::MAX, "9999-12-31"),
-        ] {
-            assert_eq!(CalendarDay::of(milliseconds, offset).to_string(), expected, "{milliseconds} {offset}");
-        }
-        assert_eq!(day("2026-11-17").month(), "2026-11");
-        for wrong in [
-            "",
-            "2026-11",
-            "2026-11-1",
-            "2026-02-29",
-            "2100-02-29",
-            "2026-13-01",
-            "2026-00-01",
-            "2026-04-31",
-            "2026-01-00",
-            "+026-01-01",
-            "2026-1-011",
-            "２026-1-1",
-        ] {
-            assert_eq!(CalendarDay::parse(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
     fn a_line_is_as_it_is_documented() {
         let json = serde_json::to_string(&line("2026-11-17", 2, "acme:one", 5, None)).unwrap();
         let expected = r#"{"day":"2026-11-17","run":"0000000004000002","project":"/p","entry":"main","agent":"main","model":"acme:one","in":5,"out":1,"usd":null}"#;
@@ -413,15 +302,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn days_follow_each_other(number in 0..2_932_895_i64) {
-            let (today, tomorrow) = (CalendarDay::of_number(number), CalendarDay::of_number(number + 1));
-            prop_assert!(today < tomorrow);
-            prop_assert_eq!(CalendarDay::parse(&today.to_string()), Some(today));
-            let is_next = tomorrow.day == today.day + 1 || (tomorrow.day == 1 && CalendarDay::parse(&format!("{}-{:02}", today.month(), today.day + 1)).is_none());
-            prop_assert!(is_next);
-        }
-
         /// The sum of any lines is that of the last ones, whatever the group.
         #[test]
         fn nothing_is_lost_in_any_group(lines in prop::collection::vec((0..3_u32, 0..3_usize, 0..100_u64, prop::option::of(0..100_u32)), 0..30)) {

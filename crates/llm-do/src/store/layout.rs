@@ -180,13 +180,18 @@ impl StoreLayout {
     }
 
     /// The file that says that the user was told where runs are kept.
-    pub fn told(&self) -> PathBuf {
+    pub(crate) fn told(&self) -> PathBuf {
         self.state.join("told")
     }
 
     /// The directory of what runs cost, with one file a month, such as `2026-11`.
-    pub fn costs(&self) -> PathBuf {
+    pub(crate) fn costs(&self) -> PathBuf {
         self.state.join("costs")
+    }
+
+    /// The directory of a budget: its lock, a ledger for each period, and who holds reservations in them.
+    pub(crate) fn budget(&self, name: &str) -> PathBuf {
+        self.state.join("budgets").join(name)
     }
 
     /// The directory of all runs.
@@ -195,7 +200,7 @@ impl StoreLayout {
     }
 
     /// The list of all runs.
-    pub fn index(&self) -> PathBuf {
+    pub(crate) fn index(&self) -> PathBuf {
         self.in_runs("index")
     }
 
@@ -205,7 +210,7 @@ impl StoreLayout {
     }
 
     /// The file whose time says when old runs were last removed, locked by the process that removes them.
-    pub fn sweep(&self) -> PathBuf {
+    pub(crate) fn sweep(&self) -> PathBuf {
         self.in_runs("sweep")
     }
 
@@ -321,6 +326,7 @@ mod tests {
         for (path, expected) in [
             (layout.told(), "/s/told".to_owned()),
             (layout.costs(), "/s/costs".to_owned()),
+            (layout.budget("everyday"), "/s/budgets/everyday".to_owned()),
             (layout.index(), "/s/runs/index".to_owned()),
             (layout.index_lock(), "/s/runs/index.lock".to_owned()),
             (layout.journal(&id), format!("/s/runs/{ID}/journal")),

@@ -5,12 +5,14 @@
 //! file, and counts only if it can be understood.
 
 pub mod answers;
+pub mod budget;
 pub mod bundle;
 pub mod costs;
 pub mod desk;
 mod files;
 pub mod index;
 pub mod layout;
+pub mod period;
 #[cfg(test)]
 mod race;
 pub mod retention;

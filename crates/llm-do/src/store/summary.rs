@@ -7,9 +7,10 @@ use std::io;
 
 use serde::Deserialize;
 
-use super::costs::{CalendarDay, CostLine};
+use super::costs::CostLine;
 use super::index::{IndexLine, IndexText, RunKind, RunState};
 use super::layout::{RunId, now};
+use super::period::{CalendarDay, LocalZone};
 use super::run::RunStore;
 use crate::journal::file::{JournalError, JournalSettings, OpenJournal, read_with};
 use crate::journal::record::{EndState, JournalContents};
@@ -94,9 +95,10 @@ impl RunSummary {
     /// Its lines in the costs: one for each day, agent and model.
     pub fn costs(&self, run: RunId, project: &str) -> Vec<CostLine> {
         let mut sums: BTreeMap<(CalendarDay, &str, &str), Usage> = BTreeMap::new();
+        let zone = LocalZone::of_process();
         for RecordedRequest { at, agent, model, usage, .. } in &self.requests {
             let agent = if agent.is_empty() { self.entry.as_str() } else { agent };
-            let sum = sums.entry((CalendarDay::of(*at, 0), agent, model)).or_default();
+            let sum = sums.entry((CalendarDay::of(*at, &zone), agent, model)).or_default();
             *sum = sum.plus(usage);
         }
         let line = |((day, agent, model), usage): ((CalendarDay, &str, &str), Usage)| CostLine {

@@ -12,12 +12,12 @@ mod verdict;
 
 pub use crate::journal::digest::digest;
 pub(crate) use answer::RecordedAnswer;
-#[cfg(feature = "front-end")]
-pub use answer::key_of_call;
 pub use answer::{
-    Answer, ApprovalMode, ApprovalRequest, Approvals, Approver, AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID,
+    Answer, ApprovalMode, ApprovalRequest, Approvals, Approver, AskedQuestion, KnownAnswers, PendingQuestion,
     SessionCoverage, canonical, short_id,
 };
+#[cfg(feature = "front-end")]
+pub use answer::{SHORT_ID, key_of_call};
 #[cfg(feature = "front-end")]
 pub use decide::{CallOutlook, DecidedBy, JudgingStep};
 pub use gate::{Candidate, Gate, GateOutcome, GatePassage, MOST_OPEN_QUESTIONS, RefusedBy};

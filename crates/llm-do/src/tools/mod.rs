@@ -187,6 +187,28 @@ pub enum Ending {
         /// What was said before.
         partial: String,
     },
+    /// A budget over several runs has no money left for the next request.
+    #[error("the budget `{budget}` is used up: {} of {} for this {per}{}", dollars(*.used), dollars(*.allowed), shown_price(*.needed))]
+    Budget {
+        /// What the user calls it.
+        budget: String,
+        /// Of what length its periods are: `day`, `week` or `month`.
+        per: String,
+        /// How many dollars were used in this period.
+        used: f64,
+        /// How many dollars are allowed in a period.
+        allowed: f64,
+        /// How many dollars the next request may cost, if that is what is too much.
+        needed: Option<f64>,
+        /// What was said before.
+        partial: String,
+    },
+    /// A budget over several runs is in force, and its ledger cannot be kept.
+    #[error("{reason}")]
+    BudgetUnkept {
+        /// Why.
+        reason: String,
+    },
     /// A model cannot recover from this.
     #[error("agent `{agent}`: {reason}")]
     Unauthenticated {
@@ -208,6 +230,14 @@ fn shown_pending(pending: &[PendingQuestion]) -> String {
 /// What the next request needs, where that is more than what is left of a limit.
 pub(crate) fn shown_need(needed: Option<f64>) -> String {
     needed.map(|needed| format!(", and the next request may take {needed:.4}")).unwrap_or_default()
+}
+
+fn shown_price(needed: Option<f64>) -> String {
+    needed.map(|needed| format!(", and the next request may cost {}", dollars(needed))).unwrap_or_default()
+}
+
+fn dollars(usd: f64) -> String {
+    if usd < 1.0 { format!("${usd:.4}") } else { format!("${usd:.2}") }
 }
 
 /// How long a call of code or of a server may take, if nothing else is said.

@@ -80,13 +80,27 @@ impl LastingRule {
         &self.shown
     }
 
+    /// Why it says nothing, whatever the call: on this day, and in this project if one is given.
+    #[cfg(feature = "front-end")]
+    pub fn silence(&self, project: Option<&Path>, today: &str) -> Option<&'static str> {
+        if self.is_expired(today) {
+            Some("it has expired")
+        } else if self.source == RuleSource::Organisation && self.rule == Rule::Allow {
+            Some("an organisation's rule can only tighten")
+        } else if project.is_some_and(|project| !self.is_of_project(project)) {
+            Some("it is for another project")
+        } else {
+            None
+        }
+    }
+
     /// Whether it says nothing any more on this day.
-    pub fn is_expired(&self, today: &str) -> bool {
+    fn is_expired(&self, today: &str) -> bool {
         self.expires.as_deref().is_some_and(|last| today > last)
     }
 
     /// Whether it is about calls of this project.
-    pub fn is_of_project(&self, project: &Path) -> bool {
+    fn is_of_project(&self, project: &Path) -> bool {
         self.project.as_deref().is_none_or(|of| of == project)
     }
 
@@ -174,7 +188,7 @@ impl LastingRules {
     }
 
     /// Those that speak of a call.
-    pub fn speaking_of<'a>(&'a self, call: RuledCall<'a>) -> impl Iterator<Item = &'a LastingRule> {
+    pub(crate) fn speaking_of<'a>(&'a self, call: RuledCall<'a>) -> impl Iterator<Item = &'a LastingRule> {
         let view = ArgumentView::new(call.arguments, call.subject, &self.project);
         let named = self.by_tool.get(call.tool).map(Vec::as_slice).unwrap_or_default();
         let candidates = named.iter().chain(&self.others).map(|index| self.rules[*index].as_ref());
@@ -182,7 +196,7 @@ impl LastingRules {
     }
 
     /// What they say of a call, besides what its agent and its definitions say.
-    pub fn voices(&self, call: RuledCall<'_>, voices: Voices) -> Voices {
+    pub(crate) fn voices(&self, call: RuledCall<'_>, voices: Voices) -> Voices {
         self.speaking_of(call).fold(voices, |mut voices, rule| {
             let place = || Arc::clone(&rule.place);
             let said = || Some(PlacedRule { rule: rule.rule, place: place() });

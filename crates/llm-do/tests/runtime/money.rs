@@ -186,7 +186,7 @@ async fn every_sending_counts_and_none_is_made_that_a_limit_forbids() {
     for (config, keys) in [(limited(requests(2)), ""), (limited(Limits::default()), "limits: {max_requests: 2}")] {
         let (ended, usage, fake) = asked(busy(9), config, keys).await;
         let error = ended.unwrap_err();
-        assert!(matches!(&error, RunError::NotAskedAgain { limit: "max_requests", .. }), "{error}");
+        assert!(matches!(&error, RunError::NotAskedAgain { limit, .. } if limit == "max_requests"), "{error}");
         assert!(error.to_string().contains("status 529"), "the provider's own words: {error}");
         assert_eq!((fake.requests().len(), usage.total.requests), (2, 2), "{keys}");
     }
@@ -206,7 +206,7 @@ async fn what_a_cut_stream_had_reported_counts_and_a_retry_has_to_fit_the_money(
     let (ended, usage, fake) =
         asked(FakeScript::new().otherwise(reply()).fault(On::Every, cut), limited(dollars(0.0064)), "").await;
     let error = ended.unwrap_err();
-    assert!(matches!(&error, RunError::NotAskedAgain { limit: "max_cost_usd", .. }), "{error}");
+    assert!(matches!(&error, RunError::NotAskedAgain { limit, .. } if limit == "max_cost_usd"), "{error}");
     assert_eq!((fake.requests().len(), usage.total.requests), (1, 1));
 }
 

@@ -1,6 +1,7 @@
 //! Sums of money and tokens as a table, and as JSON. Pure.
 
 use llm_do::escape::visible;
+use llm_do::store::budget::BudgetStanding;
 use llm_do::store::costs::{CostGroup, CostSum};
 use serde_json::json;
 
@@ -124,8 +125,55 @@ pub fn json(sums: &[CostSum], group: CostGroup) -> String {
     sorted(sums, group).iter().map(line).collect()
 }
 
+/// A row for each budget, with what is left of it now.
+pub fn budgets(standings: &[BudgetStanding]) -> String {
+    let heading = ["BUDGET", "PERIOD", "SPENT", "RESERVED", "OF", "LEFT"].map(str::to_owned);
+    let cells = |standing: &BudgetStanding| {
+        let BudgetStanding { budget, period, spent, reserved } = standing;
+        let money = [*spent, *reserved, budget.usd, standing.left()].map(summary::money);
+        let [spent, reserved, usd, left] = money;
+        [
+            fit(&budget.name, WIDEST_NAME),
+            period.clone(),
+            spent,
+            reserved,
+            format!("{usd} a {}", budget.per.name()),
+            left,
+        ]
+    };
+    let rows: Vec<[String; 6]> = std::iter::once(heading).chain(standings.iter().map(cells)).collect();
+    let wide = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+    let line = |row: &[String; 6]| {
+        let names = format!("{:<2$}  {:<3$}", row[0], row[1], wide(0), wide(1));
+        let numbers = (2..6).map(|column| format!("  {:>1$}", row[column], wide(column)));
+        format!("{names}{}\n", numbers.collect::<String>())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// An object a line, which has the key `budget`.
+pub fn budgets_json(standings: &[BudgetStanding]) -> String {
+    let line = |standing: &BudgetStanding| {
+        let BudgetStanding { budget, period, spent, reserved } = standing;
+        json::line(&json!({
+            "budget": budget.name,
+            "per": budget.per,
+            "period": period,
+            "project": budget.project.as_ref().map(|project| project.to_string_lossy()),
+            "spent": spent,
+            "reserved": reserved,
+            "usd": budget.usd,
+            "left": standing.left(),
+        }))
+    };
+    standings.iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use llm_do::store::budget::Budget;
+    use llm_do::store::period::PeriodLength;
+
     use super::*;
 
     fn sum(name: &str, runs: usize, usd: f64, unpriced: u64) -> CostSum {
@@ -152,6 +200,28 @@ not in the costs: 12.0k tokens without a known price
         assert_eq!(table(&sums, CostGroup::Model, None, PLAIN), plain);
         let line = r#"{"in":12000,"model":"b:y","out":34,"runs":3,"unpriced_tokens":0,"usd":2.0}"#;
         assert_eq!(json(&sums, CostGroup::Model).lines().next(), Some(line));
+    }
+
+    #[test]
+    fn budgets_stand_with_what_is_left_of_them() {
+        let standing = |name: &str, per, period: &str, spent, reserved| BudgetStanding {
+            budget: Budget { name: name.to_owned(), usd: 5.0, per, project: None, warn_at: None },
+            period: period.to_owned(),
+            spent,
+            reserved,
+        };
+        let standings = [
+            standing("everyday", PeriodLength::Day, "2026-11-17", 3.25, 0.12),
+            standing("all", PeriodLength::Week, "2026-W47", 6.0, 0.0),
+        ];
+        let expected = "\
+BUDGET    PERIOD      SPENT  RESERVED            OF   LEFT
+everyday  2026-11-17  $3.25   $0.1200   $5.00 a day  $1.63
+all       2026-W47    $6.00        $0  $5.00 a week     $0
+";
+        assert_eq!(budgets(&standings), expected);
+        let line = r#"{"budget":"everyday","left":1.63,"per":"day","period":"2026-11-17","project":null,"reserved":0.12,"spent":3.25,"usd":5.0}"#;
+        assert_eq!(budgets_json(&standings).lines().next(), Some(line));
     }
 
     #[test]

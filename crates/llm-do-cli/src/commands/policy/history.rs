@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llm_do::escape::visible;
 use llm_do::policy::{RuleFile, RuleSource, read_rules};
-use llm_do::store::costs::CalendarDay;
+use llm_do::store::period::{CalendarDay, LocalZone};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::policy::{self, HistoricCall, Replay, Suggestion};
 use llm_do_launch::rules;
@@ -75,7 +75,8 @@ fn replay_json(replay: &Replay<'_>) -> Value {
 pub fn suggest(args: &PolicySuggestArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
     let history = super::history(settings, args.since)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let until = CalendarDay::of(u64::try_from((now + LASTS).as_millis()).unwrap_or(u64::MAX), 0).to_string();
+    let until = CalendarDay::of(u64::try_from((now + LASTS).as_millis()).unwrap_or(u64::MAX), &LocalZone::of_process())
+        .to_string();
     let suggestions = policy::suggest(&history, &rules::load(settings)?, &rules::today(), &until)?;
     if args.json {
         return console::print(

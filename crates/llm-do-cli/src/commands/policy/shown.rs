@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use llm_do::Rule;
 use llm_do::approval::{DecidedBy, VerdictKind};
 use llm_do::escape::visible;
 use llm_do::policy::{CallOutlook, Explanation, JudgingStep, LastingRule, RuleSource};
@@ -35,17 +34,8 @@ pub struct RuleRow<'a> {
 
 impl<'a> RuleRow<'a> {
     pub fn of(rule: &'a LastingRule, here: Option<&Path>, today: &str, found: &RuleUse) -> Self {
-        let silent = if rule.is_expired(today) {
-            Some("it has expired")
-        } else if rule.source() == RuleSource::Organisation && rule.rule() == Rule::Allow {
-            Some("an organisation's rule can only tighten")
-        } else if here.is_some_and(|project| !rule.is_of_project(project)) {
-            Some("it is for another project")
-        } else if !found.spoken.contains(rule.place()) {
-            Some("it spoke of no call in the last 30 days")
-        } else {
-            None
-        };
+        let unheard = || (!found.spoken.contains(rule.place())).then_some("it spoke of no call in the last 30 days");
+        let silent = rule.silence(here, today).or_else(unheard);
         let decided = found.decided.get(rule.place()).copied().unwrap_or_default();
         Self { source: rule.source(), place: rule.place(), rule: rule.shown(), decided, silent }
     }

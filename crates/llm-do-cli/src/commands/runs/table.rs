@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use llm_do::escape::visible_json;
-use llm_do::store::costs::CalendarDay;
 use llm_do::store::index::{IndexLine, RunKind, RunState};
+use llm_do::store::period::{CalendarDay, LocalZone};
 
 use crate::terminal::style::{fit, width};
 use crate::terminal::summary;
@@ -121,7 +121,7 @@ pub fn when(at: u64, now: u64) -> String {
         60..3600 => format!("{} min ago", seconds / 60),
         3600..86_400 => format!("{} h ago", seconds / 3600),
         86_400..2_592_000 => format!("{} d ago", seconds / 86_400),
-        _ => CalendarDay::of(at, 0).to_string(),
+        _ => CalendarDay::of(at, &LocalZone::of_process()).to_string(),
     }
 }
 

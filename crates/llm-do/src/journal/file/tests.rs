@@ -311,7 +311,10 @@ fn a_journal_of_another_version_is_refused() {
     std::fs::write(desk.path(), signed).unwrap();
     let error = OpenJournal::open(&desk.path(), Some(&key())).err().unwrap();
     assert!(matches!(error, JournalError::Version { version: 7, .. }), "{error}");
-    let error = OpenJournal::open_foreign(&desk.path(), Some(&key())).err().unwrap();
+    let error =
+        OpenJournal::open_foreign(&desk.path(), JournalSettings { key: Some(key()), ..JournalSettings::default() })
+            .err()
+            .unwrap();
     assert!(matches!(error, JournalError::Version { version: 7, .. }), "{error}");
 }
 
@@ -510,7 +513,9 @@ async fn the_end_of_a_run_is_its_last_line_until_it_is_resumed() {
         let replay = FileJournal::replaying(read(&desk.path(), Some(&key())).unwrap());
         replay.end(EndState::Stopped, "").await.unwrap();
         assert_eq!(desk.text(), text);
-        let open = OpenJournal::open_foreign(&desk.path(), Some(&key())).unwrap();
+        let open =
+            OpenJournal::open_foreign(&desk.path(), JournalSettings { key: Some(key()), ..JournalSettings::default() })
+                .unwrap();
         drop(open.resume(Matching::Exact, None).unwrap());
         assert_eq!(ended(), None, "what a stranger says of the end is not taken over");
         std::fs::remove_file(desk.path()).unwrap();

@@ -1,6 +1,7 @@
 //! How calls were judged is written down for people and for those who try other rules, and is never believed.
 
 use super::*;
+use llm_do::journal::file::JournalSettings;
 use llm_do::journal::mac::{self, LineMac, SigningPurpose};
 use llm_do::runtime::judgements::{CallFate, JudgedCall, judged_calls};
 use llm_do::tools::approval::{ApprovalRequest, CallSubject, DecidedBy, KnownAnswers, VerdictKind};
@@ -161,7 +162,9 @@ async fn without_a_journal_nothing_is_written_down_and_a_strangers_judgements_ar
     let (approvals, _) = person(Answer::Once);
     desk.run_with(project(&desk), config(approvals), desk.create()).await.said();
     assert!(desk.text().contains("\"judged\":"));
-    let open = OpenJournal::open_foreign(&desk.journal(), Some(&key())).unwrap();
+    let open =
+        OpenJournal::open_foreign(&desk.journal(), JournalSettings { key: Some(key()), ..JournalSettings::default() })
+            .unwrap();
     assert_eq!(judged_calls(open.contents()).count(), 0);
     drop(open.resume(Matching::Exact, None).unwrap());
     assert!(!desk.text().contains("\"judged\":"), "nobody here has seen them judged");
