@@ -172,7 +172,7 @@ pub struct PendingQuestion {
 /// As much of a question's digest as people read and type.
 pub const SHORT_ID: usize = 12;
 
-/// The first [`SHORT_ID`] characters of a digest, or all of one that is shorter.
+/// The first 12 characters of a digest, which is what people read, or all of one that is shorter.
 pub fn short_id(digest: &str) -> &str {
     digest.get(..SHORT_ID).unwrap_or(digest)
 }
