@@ -141,6 +141,6 @@ fn a_list_that_is_watched_tells_of_new_questions() {
     assert_eq!(run_of_next(), first);
     let second = suspend(&sandbox);
     assert_eq!(run_of_next(), second);
-    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::TERM).unwrap();
     watch.wait().unwrap();
 }
