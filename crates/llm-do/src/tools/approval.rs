@@ -1,5 +1,5 @@
 //! Who has to agree before a tool runs. A call is judged in three steps: the floor of its toolset, the rules that speak of it,
-//! and, if the verdict is to ask, an answer. [`decide`] is all of them, pure; the gate of a session asks and remembers.
+//! and, if the verdict is to ask, an answer. `decide` is all of them, pure; the gate of a session asks and remembers.
 
 mod answer;
 pub(crate) mod decide;

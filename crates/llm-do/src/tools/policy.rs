@@ -1,5 +1,5 @@
 //! Lasting rules: what the user, the project and the organisation say about calls, in files. Reading them is here, and
-//! which of them speak of a call; what follows from that is decided by [`decide`](super::approval::decide) alone. Pure.
+//! which of them speak of a call; what follows from that is decided by `approval::decide` alone. Pure.
 
 #[cfg(feature = "front-end")]
 mod again;
