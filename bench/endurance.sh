@@ -9,7 +9,7 @@ RACES=${RACES:-5}   # times a hundred questions
 export LLM_DO_KILLS=$KILLS LLM_DO_SCOPE_KILLS=$KILLS
 
 tests() { cargo test --quiet -p llm-do-cli --test "$1" -- --nocapture --test-threads=1 "${@:2}"; }
-counts() { grep -E "kills|killed|deaths|SEED|answers|panicked|test result" || true; }
+counts() { grep -E "turns:|kills|killed|deaths|SEED|answers|panicked|test result" || true; }
 begun=$SECONDS
 part() { # NAME COMMAND...
     local name=$1
@@ -30,4 +30,6 @@ part "$KILLS kills of scopes" tests serve kill
 for ((race = 1; race <= RACES; race++)); do
     part "race $race of $RACES: a hundred questions, answered by three at once" tests inbox race
 done
+part "400 turns through a window of 8192 tokens" env LLM_DO_ENDURANCE_TURNS="${TURNS:-400}" \
+    cargo test --quiet -p llm-do --test runtime -- --nocapture context::sixty_turns
 echo "all of it: nothing lost, nothing doubled, one answer each"

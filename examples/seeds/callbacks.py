@@ -30,5 +30,5 @@ print(run_worker(**fixed, approval_callback=my_callback).output)
 # prints:
 # Done: wrote 5 characters to report.md
 # ApprovalError 4
-# write_file {'path': 'report.md', 'content': 'fine\n'} changes the file `report.md`
+# write_file {'path': 'report.md', 'content': 'fine\n'} writes report.md: it stays as it is
 # Done: wrote 5 characters to report.md

@@ -89,6 +89,7 @@ fn head(provider: &str) -> Head {
         server_tools: Vec::new(),
         settings: ModelSettings::default(),
         output: None,
+        may_call: true,
         stream: true,
     }
 }

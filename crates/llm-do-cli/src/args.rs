@@ -8,21 +8,23 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
-#[command(name = "llm-do", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "llm-do", version, max_term_width = 80, disable_help_subcommand = true)]
 #[command(override_usage = "llm-do <PROJECT> [PROMPT] [OPTIONS]\n       llm-do <COMMAND>")]
 #[command(after_help = "\
 Examples:
   llm-do new hello                  write a project to start from
-  llm-do check hello                link it: every mistake at once, and what each agent can do
+  llm-do check hello                every mistake at once, and what it can do
   llm-do hello \"What is a monad?\"   run it (the same as `llm-do run hello …`)
-  llm-do chat hello                 talk to it
-  llm-do check hello --json | jq    the same for programs
-  llm-do models haiku               what models cost, and whose key is at hand
+  llm-do chat hello                 talk to it, as `llm-do hello` does
+  llm-do \"What is a monad?\"         no project: a plain assistant, no tools
+  llm-do check hello --json | jq    for programs
+  llm-do models haiku               what models cost, and which keys are set
   llm-do schema worker              the JSON Schema of worker files, for editors
 
-Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
-4 approval needed or refused, 5 limit reached, 6 the answer violates its schema, 124 --timeout,
-130 interrupted, 141 nobody reads stdout any more, 143 terminated.")]
+Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3
+provider error, 4 approval needed or refused, 5 limit reached, 6 the answer
+violates its schema, 124 --timeout, 130 interrupted, 141 nobody reads stdout
+any more, 143 terminated.")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -47,13 +49,15 @@ pub enum Command {
     Policy(PolicyArgs),
     /// Serve other programs: JSON-RPC on stdin and stdout
     Serve(ServeArgs),
-    /// Link a project without running anything of it, and show what it can do
+    /// Check a project without running it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
     /// Write a project or a worker file to start from
     New(NewArgs),
-    /// List providers, whether their keys are at hand, and known models with their prices
+    /// List providers, whether a key is set, and known models with their prices
     Models(ModelsArgs),
+    /// Show what there is here: paths, configuration, keys, store, fence, Python, terminal
+    Doctor(DoctorArgs),
     /// Print the JSON Schema of a file format, for editors
     Schema(SchemaArgs),
     /// Print a script that completes commands and flags in a shell
@@ -62,11 +66,13 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-One JSON-RPC 2.0 message per line: `open`, `turn`, `close` and `cancel` come in, events go out as
-notifications, and `approve` is asked of the client. The end of stdin closes everything.
+One JSON-RPC 2.0 message per line: `open`, `turn`, `close` and `cancel` come
+in, events go out as notifications, and `approve` is asked of the client. The
+end of stdin closes everything.
 
 Example:
-  echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}' | llm-do serve --stdio
+  echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}' \\
+  | llm-do serve --stdio
 
 docs/serve.md describes the protocol; the Python package `llm_do` speaks it.")]
 pub struct ServeArgs {
@@ -118,15 +124,16 @@ pub struct CheckArgs {
 #[command(after_help = "\
 Examples:
   llm-do run hello \"What is a monad?\"
-  git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
-  llm-do run desk \"…\" --label nightly                   shown by `llm-do runs`, goes on with `llm-do resume`
+  git diff | llm-do run reviewer \"Review this change\"  stdin is added to it
+  llm-do run desk \"…\" --label nightly                  a name in `llm-do runs`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
-  llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
-  llm-do run hello --dry-run \"Hi\"                        the request, without sending it
-  llm-do run hello --json --timeout 2m \"Hi\" > events     for programs: one event per line
+  llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json
+  llm-do run hello --dry-run \"Hi\"                      shows the request
+  llm-do run hello --json --timeout 2m \"Hi\" > events   an event per line
 
-stdout carries only the answer, or JSON; everything else goes to stderr. At a terminal a call that
-needs approval is shown and asked; without one it ends the run with exit code 4. Ctrl-C cancels.")]
+stdout carries only the answer, or JSON; everything else goes to stderr. At a
+terminal a call that needs approval is shown and asked; without one it ends the
+run with exit code 4. Ctrl-C cancels.")]
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
@@ -135,6 +142,9 @@ pub struct RunArgs {
     pub project: PathBuf,
     /// What to say to the entry; `-` reads it from stdin
     pub prompt: Option<String>,
+    /// Whether there is no project, and a plain assistant answers; never typed, but found out.
+    #[arg(skip)]
+    pub assistant: bool,
     /// The agent to start with, instead of the project's entry
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
@@ -183,7 +193,7 @@ pub struct RunArgs {
     /// Answer every step from this journal: no model is asked, no tool runs
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub replay: Option<PathBuf>,
-    /// Replay a journal that somebody else wrote
+    /// Replay a journal of somebody else
     #[arg(long, requires = "replay")]
     pub foreign: bool,
     #[command(flatten)]
@@ -202,7 +212,7 @@ pub struct ConductArgs {
     /// Answer every question with no
     #[arg(long)]
     pub reject_all: bool,
-    /// Never ask, never animate
+    /// Never ask, no progress display
     #[arg(long, short = 'p', visible_alias = "print")]
     pub headless: bool,
     /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
@@ -217,6 +227,9 @@ pub struct ConductArgs {
     /// Stop before the whole run costs more
     #[arg(long, visible_alias = "max-budget-usd", value_name = "USD")]
     pub max_cost_usd: Option<f64>,
+    /// What happens where a limit is reached that says nothing itself; `stop` unless this or the manifest says otherwise
+    #[arg(long, value_enum, value_name = "WORD")]
+    pub on_limit: Option<OnLimitArg>,
     /// Use what has no known price though money is limited: the limit holds for the rest
     #[arg(long)]
     pub allow_unknown_prices: bool,
@@ -229,6 +242,9 @@ pub struct ConductArgs {
     /// Ask for whole answers instead of streams
     #[arg(long)]
     pub no_stream: bool,
+    /// Print the answer as it comes into pipes too; what was printed is not asked for again
+    #[arg(long, conflicts_with = "no_stream")]
+    pub stream: bool,
     /// Also write the answer to this file
     #[arg(short, long, value_name = "FILE", visible_alias = "output-last-message")]
     pub output: Option<PathBuf>,
@@ -247,7 +263,7 @@ pub struct ConductArgs {
     /// Only errors and questions on stderr
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Errors with all that is known of them
+    /// Show full error details
     #[arg(long)]
     pub debug: bool,
 }
@@ -255,16 +271,16 @@ pub struct ConductArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  llm-do resume 06gy3k                              the run whose id begins like this
-  llm-do resume --last                              the last run of this project
-  llm-do resume 06gy3k --show                       what waits, is in doubt, or has changed
-  llm-do resume 06gy3k --approve 3f2a91c04d7e       allow the call with this id, and go on
+  llm-do resume 06gy3k                         the run whose id begins like this
+  llm-do resume --last                         the last run of this project
+  llm-do resume 06gy3k --show                  what waits or has changed
+  llm-do resume 06gy3k --approve 3f2a91c04d7e  allow this call, and go on
   llm-do resume 06gy3k --refuse 3f2a91c04d7e --reason \"use the other account\"
-  llm-do resume 06gy3k --max-requests 80            after a limit, with a higher one
-  llm-do resume ./bug.journal --foreign             a journal that somebody else wrote
+  llm-do resume 06gy3k --max-requests 80       after a limit, with a higher one
+  llm-do resume ./bug.journal --foreign        a journal of somebody else
 
-The project, its input and the flags of the run are those it was started with; flags given here win.
-`--approve-all` is not kept: it must be given again.")]
+The project, its input and the flags of the run are those it was started with;
+flags given here win. `--approve-all` is not kept: it must be given again.")]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct ResumeArgs {
     /// The id of a run, six or more characters of its beginning, or the file that `--journal` wrote
@@ -288,7 +304,7 @@ pub struct ResumeArgs {
     /// Go on although the project has changed
     #[arg(long)]
     pub force: bool,
-    /// Read a journal that somebody else wrote: what people answered there does not count
+    /// Read a journal of somebody else: what people answered there does not count
     #[arg(long)]
     pub foreign: bool,
     #[command(flatten)]
@@ -299,10 +315,10 @@ pub struct ResumeArgs {
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
-  llm-do runs                              the last runs of this project, or of all
-  llm-do runs --state waits --all          all that wait for an answer
-  llm-do runs show 06gy3k                  what was called in the run whose id begins like this
-  llm-do runs follow 06gy3k                what it does now, until it ends
+  llm-do runs                      the last runs of this project, or of all
+  llm-do runs --state waits --all  all that wait for an answer
+  llm-do runs show 06gy3k          what was called in that run
+  llm-do runs follow 06gy3k        what it does now, until it ends
   llm-do runs fork 06gy3k --at main/t0/m2 -m anthropic:claude-sonnet-4-5
   llm-do runs export 06gy3k --format bundle > run.bundle
   llm-do runs rm --older 90d
@@ -315,7 +331,7 @@ pub struct RunsArgs {
     pub listing: ListRunsArgs,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct ListRunsArgs {
     /// Only of this project: its path, or the name that the list shows
     #[arg(long, value_name = "PROJECT", conflicts_with = "all")]
@@ -396,8 +412,9 @@ pub struct ShowRunArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What stands before the place is answered from the old record, the rest runs now. Without a place a run
-begins anew and a chat goes on behind its last turn. Files and the outside world are not rewound.")]
+What stands before the place is answered from the old record, the rest runs
+now. Without a place a run begins anew and a chat goes on behind its last turn.
+Files and the outside world are not rewound.")]
 pub struct ForkRunArgs {
     #[command(flatten)]
     pub named: NamedRunArgs,
@@ -452,8 +469,9 @@ Examples:
   llm-do costs --by model --since 30d
   llm-do costs --by project --json | jq
 
-Runs that were removed, and those that were not kept, are counted too. What has no known price is
-counted apart, in tokens. Budgets of config.toml are shown with what is left of them.")]
+Runs that were removed, and those that were not kept, are counted too. What has
+no known price is counted apart, in tokens. Budgets of config.toml are shown
+with what is left of them.")]
 pub struct CostsArgs {
     /// What to sum up by
     #[arg(long, value_enum, value_name = "GROUP", default_value_t = CostGroupArg::Day)]
@@ -498,14 +516,15 @@ impl ResumeArgs {
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
-  llm-do inbox                                   the open questions of all runs
-  llm-do inbox show 48877392a3eb                 all of one of them
-  llm-do inbox approve 48877392a3eb --go         allow the call, and go on with its run
-  llm-do inbox approve 06gy3k9x/48877392a3eb     where several runs have such a question
+  llm-do inbox                                the open questions of all runs
+  llm-do inbox show 48877392a3eb              all of one of them
+  llm-do inbox approve 48877392a3eb --go      allow it, and go on
+  llm-do inbox approve 06gy3k9x/48877392a3eb  where several runs ask it
   llm-do inbox refuse 48877392a3eb --reason \"use the other account\"
 
-An answer counts once, whoever gives it first: here, at the terminal that asks, or from another program.
-A run that still runs takes it at once; one that was suspended takes it when it goes on.")]
+An answer counts once, whoever gives it first: here, at the terminal that asks,
+or from another program. A run that still runs takes it at once; one that was
+suspended takes it when it goes on.")]
 pub struct InboxArgs {
     /// Go on listing new questions until Ctrl-C
     #[arg(long)]
@@ -523,6 +542,8 @@ pub enum InboxCommand {
     Show(InboxShowArgs),
     /// Allow the calls that are asked about
     Approve(InboxApproveArgs),
+    /// Answer a question that wants more than yes or no, such as how far to raise a limit
+    Answer(InboxAnswerArgs),
     /// Refuse the call that is asked about
     Refuse(InboxRefuseArgs),
 }
@@ -551,6 +572,23 @@ pub struct InboxApproveArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do inbox answer 48877392a3eb usd=2 --go    raises a cost limit to $2.00
+  llm-do inbox answer 48877392a3eb to=100        raises any other limit")]
+pub struct InboxAnswerArgs {
+    /// The first 12 digits of its id, or RUN/ID
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// What it is answered with
+    #[arg(value_name = "NAME=VALUE", required = true)]
+    pub values: Vec<String>,
+    /// Go on with the run in this process, if it was suspended
+    #[arg(long)]
+    pub go: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct InboxRefuseArgs {
     /// The first 12 digits of its id, or RUN/ID
     #[arg(value_name = "QUESTION")]
@@ -567,13 +605,14 @@ pub struct InboxRefuseArgs {
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
-  llm-do policy                                      the rules in force here, and how often each decides
+  llm-do policy                                the rules in force here
   llm-do policy explain write_file '{\"path\": \"a.md\", \"content\": \"x\"}'
-  llm-do policy explain 06gy3k9x/48877392a3eb        why a run asked
-  llm-do policy replay --rules new.toml              what would become of the calls of the last 90 days
-  llm-do policy suggest                              rules for what was always approved
+  llm-do policy explain 06gy3k9x/48877392a3eb  why a run asked
+  llm-do policy replay --rules new.toml        the last calls, judged again
+  llm-do policy suggest                        rules for what you approve
 
-Your rules are in `rules.toml` of the state directory; docs/approvals.md tells how a call is judged.")]
+Your rules are in `rules.toml` of the state directory; docs/approvals.md tells
+how a call is judged.")]
 pub struct PolicyArgs {
     /// Print one JSON object a line
     #[arg(long)]
@@ -588,7 +627,7 @@ pub enum PolicyCommand {
     Explain(PolicyExplainArgs),
     /// Judge the recorded calls of kept runs again; exit code 1 if one that a person refused would now run
     Replay(PolicyReplayArgs),
-    /// Suggest the smallest rules for what was always approved, at least three times
+    /// Suggest the smallest rules for what you approve, at least three times
     Suggest(PolicySuggestArgs),
     /// Read all files of rules, and hold each rule against its examples
     Test,
@@ -656,6 +695,27 @@ pub enum FenceArg {
     Thin,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum OnLimitArg {
+    /// Ask how far to raise it; without anybody to ask the run waits (exit code 4)
+    Ask,
+    /// End with exit code 5
+    Stop,
+    /// Ask the model once more, without tools, to finish with what it has
+    WrapUp,
+}
+
+impl From<OnLimitArg> for llm_do::OnLimit {
+    fn from(on_limit: OnLimitArg) -> Self {
+        match on_limit {
+            OnLimitArg::Ask => Self::Ask,
+            OnLimitArg::Stop => Self::Stop,
+            OnLimitArg::WrapUp => Self::WrapUp,
+        }
+    }
+}
+
 impl From<FenceArg> for llm_do_launch::fencing::FenceChoice {
     fn from(fence: FenceArg) -> Self {
         match fence {
@@ -677,7 +737,8 @@ pub enum RunFormat {
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ModelArgs {
-    /// The model of agents whose file names none (`provider:model`), or of one agent (`AGENT=provider:model`)
+    /// The model of the entry and of agents whose file names none (`provider:model`), of one agent (`AGENT=provider:model`), or of
+    /// every agent (`all=provider:model`)
     #[arg(short, long = "model", value_name = "MODEL")]
     pub models: Vec<String>,
 }
@@ -688,6 +749,7 @@ Examples:
   llm-do new hello                     a project with one agent
   llm-do new notes --template tools    with files and commands
   llm-do new desk --template multi     agents that call each other
+  llm-do new demo --template demo      runs without any key
   llm-do new --worker summarizer       one worker file in this directory")]
 pub struct NewArgs {
     /// The directory to write to; it is made if it is not there
@@ -709,22 +771,50 @@ pub enum Template {
     Tools,
     /// Agents that call each other, with typed input and output
     Multi,
+    /// One agent that follows a script and asks before it writes: runs without any key
+    Demo,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  llm-do models                     everything
+  llm-do models                     keys, and models whose key is set
+  llm-do models --all               everything
+  llm-do models --use ollama:qwen3  the model of agents that name none
   llm-do models anthropic:          one provider and its models
-  llm-do models haiku               models by a part of their names, and their providers
-  llm-do models --json | jq '.providers[] | select(.key.state == \"present\").name'
+  llm-do models haiku               models by a part of their names
+  llm-do models --json | jq '.providers[] | select(.key.state==\"present\").name'
 
-Prices are US dollars per million tokens, as of the day this version was made; `[prices]` in
-config.toml corrects them. Other models work too, their costs are unknown. `openai-chat` and `azure`
-have the models of `openai`. Keys are never shown.")]
+Prices are US dollars per million tokens, as of the day this version was made;
+`[prices]` in config.toml corrects them. Other models work too, their costs are
+unknown. `openai-chat` and `azure` have the models of `openai`. Keys are never
+shown.")]
 pub struct ModelsArgs {
     /// Only names that contain this, letters of any case
     pub filter: Option<String>,
+    /// Ask this model where nothing else says which: writes `model` into config.toml
+    #[arg(long = "use", value_name = "MODEL", conflicts_with_all = ["filter", "json", "all"])]
+    pub used: Option<String>,
+    /// List everything that is known, not only what a screen holds
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do doctor                     what is here, and what of it is wrong
+  llm-do doctor --online            also whether providers can be reached
+  llm-do doctor --json              the same for programs
+
+Exits with 0 if nothing is wrong, else with 1. Nothing is sent without --online.")]
+pub struct DoctorArgs {
+    /// Also ask whether the providers whose keys are set can be reached
+    #[arg(long)]
+    pub online: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -743,6 +833,8 @@ pub enum SchemaFormat {
     Project,
     /// Worker files
     Worker,
+    /// `config.toml`
+    Config,
     /// The lines of `llm-do run --json`, but the last
     Events,
 }
@@ -750,13 +842,21 @@ pub enum SchemaFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  source <(llm-do completions bash)     in ~/.bashrc
   llm-do completions bash > ~/.local/share/bash-completion/completions/llm-do
   llm-do completions zsh > ~/.zfunc/_llm-do
   llm-do completions fish > ~/.config/fish/completions/llm-do.fish")]
 pub struct CompletionsArgs {
     /// For which shell
     #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
+    pub shell: ShellArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ShellArg {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// A time in seconds, or with a unit.
@@ -922,6 +1022,7 @@ pub const COMMANDS: &[&str] = &[
     "validate",
     "new",
     "models",
+    "doctor",
     "schema",
     "completions",
 ];
@@ -1139,6 +1240,18 @@ mod tests {
         }
         for text in ["", "m", "0", "-1", "1y", "inf", "NaN", "1e99h", "soon"] {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    /// Words that are wrapped by hand would be wrapped again, in the middle of an example.
+    #[test]
+    fn what_follows_the_flags_fits_80_columns() {
+        let mut command = command();
+        command.build();
+        for command in std::iter::once(&command).chain(&subcommands(&command)) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
         }
     }
 

@@ -6,18 +6,23 @@ use std::time::Instant;
 
 use llm_do::approval::KnownAnswers;
 use llm_do::escape::visible;
-use llm_do::program::{Entry, Typing};
+use llm_do::names::nearest;
+use llm_do::program::{AgentSpec, Entry, Typing};
+use llm_do::providers::ModelFallback;
 use llm_do::records::JournalContents;
+use llm_do::remedy::Remedy;
 use llm_do::runs::RestoredTurns;
 use llm_do::store::layout::RunId;
 use llm_do::trust::Fingerprint;
 use llm_do::{Input, Listen, Program, process};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::keep::RunKeeper;
-use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, TrustedLaunch};
+use llm_do_launch::launch::{
+    Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, Resumption, SurveyedLaunch, TrustedLaunch,
+};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
 use llm_do_launch::rehearsal::RehearsedRequest;
-use llm_do_launch::session::{QuestionQueue, Session, TurnReport};
+use llm_do_launch::session::{QuestionQueue, Session, SessionLength, TurnReport};
 use llm_do_launch::settings::Settings;
 use tokio::runtime::Runtime as Executor;
 
@@ -34,11 +39,11 @@ use crate::terminal::Terminal;
 use crate::terminal::chat::{Chat, ChatEnded, ChatPause, CutTurn, Goes, TurnsPlan};
 use crate::terminal::display::{Display, MessageLines};
 use crate::terminal::editor::Editor;
-use crate::terminal::prompt::Asking;
+use crate::terminal::lasting::Lasting;
+use crate::terminal::prompt::{Asking, PersonTools, QuestionNumbers};
 use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
-use crate::terminal::style::Styles;
-use crate::{answer_file, console, foreign_flags, remedy, terminal::trust};
+use crate::{answer_file, console, first_model, foreign_flags, remedy, terminal::trust};
 
 /// What is known of a run that goes on.
 pub struct PriorRun<'a> {
@@ -64,7 +69,7 @@ pub struct LinkedRun {
     conduct: Conduct,
     replayed: Option<(RunHeader, JournalContents)>,
     rehearsed: Option<RehearsedRequest>,
-    editor: Option<Editor>,
+    person: Option<PersonTools>,
     /// What becomes of a turn that was cut off, in a chat that goes on.
     cut: Option<CutTurn>,
     /// What the children of the run, started before it, live on.
@@ -93,16 +98,21 @@ fn linked(
     conduct.output.file = conduct.output.file.map(|file| directory.join(file));
     conduct.files = conduct.files.iter().map(|file| directory.join(file)).collect();
     conduct.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    if let Some(hint) = meant_command(&launch.project_path()) {
-        return Err(Failure::usage(format!("there is no project `{}`", launch.project.display())).hint(hint));
+    if launch.assistant {
+        (settings.notes)("note: no project of that name: a plain assistant without tools answers\n");
+    } else if before.is_none() && !launch.project_path().exists() {
+        return Err(no_project(&launch, environment));
     }
     let rehearsed = match &launch.purpose {
         Purpose::FirstRequest(rehearsed) => Some(rehearsed.clone()),
         Purpose::Answer => None,
     };
-    let surveyed = launch.survey(settings)?;
+    let surveyed = with_model(launch.survey(settings)?, conduct.attended, settings)?;
     // Whoever goes on with a run learns first what has changed since: nothing of the project has run yet.
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
+    if takes_text(surveyed.program()) {
+        conduct = conduct.into_chat(environment);
+    }
     // A record that is not the user's is refused before anybody is asked about the project.
     let replayed = replayed(&conduct.recording, settings)?;
     let (known, cut) = match before.map(|before| before.talk) {
@@ -128,14 +138,61 @@ fn linked(
             return Err(failure);
         }
     };
+    linked.program().replaced_models.iter().for_each(|fact| (settings.notes)(&format!("note: {fact}\n")));
     conduct.output.view.streamed &= linked.answers_in_text() && !is_recorded;
-    let editor = conduct.attended.then(|| Editor::of(environment, &linked.program().root, directory));
-    Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, editor, cut, executor })
+    let person = conduct.attended.then(|| {
+        let root = &linked.program().root;
+        let lasting = Lasting::new(Arc::clone(settings), root.clone());
+        PersonTools { editor: Editor::of(environment, root, directory), lasting }
+    });
+    Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, person, cut, executor })
 }
 
-/// `llm-do chekc .` is read as a project to run, and `llm-do "What is rain?"` as well.
-fn meant_command(project: &Path) -> Option<String> {
-    foreign_flags::instead_of_command(project.to_str().filter(|_| !project.exists())?)
+/// `llm-do chekc .` is read as a project to run as well.
+fn no_project(launch: &Launch, environment: &Environment) -> Failure {
+    let shown = launch.project.display().to_string();
+    let failure = Failure::usage(format!("no such project: `{}`", visible(&shown)));
+    let file = environment.config_file().map(|file| file.display().to_string()).unwrap_or_default();
+    let near =
+        || nearest(&shown, near_names(launch).iter().map(String::as_str)).map(|name| format!("did you mean `{name}`?"));
+    let hint = foreign_flags::habit(&shown, &file).or_else(near).or_else(|| foreign_flags::instead_of_command(&shown));
+    failure.hint(hint.unwrap_or_else(|| remedy::words(&Remedy::NewProject)))
+}
+
+/// What stands beside it and may be meant: directories and worker files.
+fn near_names(launch: &Launch) -> Vec<String> {
+    const MOST: usize = 1000;
+    let parent = launch.project.parent().unwrap_or(Path::new(""));
+    let Ok(entries) = std::fs::read_dir(launch.directory.join(parent).join(".")) else { return Vec::new() };
+    let is_meant = |path: &Path| path.is_dir() || path.extension().is_some_and(|ending| ending == "worker");
+    let paths = entries.flatten().take(MOST).map(|entry| entry.path()).filter(|path| is_meant(path));
+    paths.filter_map(|path| parent.join(path.file_name()?).to_str().map(str::to_owned)).collect()
+}
+
+/// Whether something has to be said, and can be typed.
+fn takes_text(program: &Program) -> bool {
+    let takes_text = |agent: &Arc<AgentSpec>| agent.input == Typing::Untyped;
+    match &program.entry {
+        Entry::Agent(name) => {
+            program.default_input.is_none()
+                && program.allow_cli_input
+                && program.agents.get(name).is_some_and(takes_text)
+        }
+        Entry::Function(_) | Entry::Open => false,
+    }
+}
+
+/// The same with a model for agents that have none, if the user chooses one now.
+fn with_model(surveyed: SurveyedLaunch, attended: bool, settings: &Arc<Settings>) -> Result<SurveyedLaunch, Failure> {
+    let agents = &surveyed.program().without_model;
+    if agents.is_empty() {
+        return Ok(surveyed);
+    }
+    let model = first_model::chosen(agents, &surveyed.launch.project, attended, settings)?;
+    let mut launch = surveyed.launch;
+    launch.models.fallbacks.push(ModelFallback { model, label: "the user's configuration".to_owned() });
+    launch.models.may_be_open = false;
+    Ok(launch.survey(settings)?)
 }
 
 /// The journal that answers every step.
@@ -215,6 +272,9 @@ impl LinkedRun {
 
     /// Begins a new run, unless another one has its key.
     pub fn begin(mut self) -> Result<RunStart, Failure> {
+        if self.replayed.is_none() {
+            self.linked.check_keys()?;
+        }
         let record = self.record()?;
         let once = match &record {
             Record::Keep(_, header) => header.once.clone(),
@@ -233,12 +293,12 @@ impl LinkedRun {
     }
 
     fn readied(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, LaunchError> {
-        let Self { linked, talk, conduct, rehearsed, editor, cut, executor, .. } = self;
+        let Self { linked, talk, conduct, rehearsed, person, cut, executor, .. } = self;
         let has_code = linked.program().registry.python.is_some();
         // A chat that is cleared begins another run of the same program.
         let again = matches!(talk, Talk::Chat(_)).then(|| linked.clone());
         let ready = linked.ready(record, known)?;
-        Ok(Attendance { ready, talk, conduct, rehearsed, editor, cut, again, executor, has_code })
+        Ok(Attendance { ready, talk, conduct, rehearsed, person, cut, again, executor, has_code })
     }
 }
 
@@ -267,7 +327,7 @@ pub struct Attendance {
     talk: Talk,
     conduct: Conduct,
     rehearsed: Option<RehearsedRequest>,
-    editor: Option<Editor>,
+    person: Option<PersonTools>,
     cut: Option<CutTurn>,
     again: Option<LinkedLaunch>,
     executor: Executor,
@@ -277,9 +337,9 @@ pub struct Attendance {
 impl Attendance {
     /// The run itself, to its report.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { ready, talk, conduct, rehearsed, editor, cut, again, executor, has_code } = self;
+        let Self { ready, talk, conduct, rehearsed, person, cut, again, executor, has_code } = self;
         let output = conduct.output.clone();
-        let attended = AttendedRun { ready, talk, conduct, editor, cut, again };
+        let attended = AttendedRun { ready, talk, conduct, person, cut, again };
         // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
         let attend = || executor.block_on(attend(attended));
         let ended = if has_code { process::with_room(attend) } else { attend() };
@@ -290,7 +350,11 @@ impl Attendance {
             ((ended, None), None) => ended.report(&output),
             ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
         }?;
-        console::delivered()
+        match console::delivered() {
+            // It is in the file.
+            Err(failure) if failure.is_stop() && output.file.is_some() => Ok(()),
+            delivered => delivered,
+        }
     }
 }
 
@@ -299,27 +363,29 @@ struct AttendedRun {
     ready: ReadyRun,
     talk: Talk,
     conduct: Conduct,
-    editor: Option<Editor>,
+    person: Option<PersonTools>,
     cut: Option<CutTurn>,
     again: Option<LinkedLaunch>,
 }
 
 async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>), Failure> {
-    let AttendedRun { ready, talk, conduct, editor, cut, again } = attended;
+    let AttendedRun { ready, talk, conduct, person, cut, again } = attended;
     let started = Instant::now();
     let OutputPlan { format, view, .. } = conduct.output.clone();
     let mut resumption = ready.resumption();
     let (signals, display) = (Signals::listen()?, Display::new(view, format));
-    let asking = editor.map(|editor| asking(editor, view.stderr)).transpose()?;
-    let (reader, waiting, timeout) = (StdoutReader::of_stdout(), QuestionQueue::default(), conduct.timeout);
-    let (mut session, updates) = ready.start(listen(format, view));
-    let mut watch = Screen { updates, signals, reader, display, waiting, asking, timeout };
+    let asking = person.map(|person| asking(person, view)).transpose()?;
+    let is_kept = conduct.output.file.is_some();
+    let reader = if is_kept { StdoutReader::of_nobody() } else { StdoutReader::of_stdout() };
+    let (waiting, timeout) = (QuestionQueue::default(), conduct.timeout);
+    let (mut session, updates) = ready.start(listen(format, view, length_of(&talk)));
+    let mut watch = Screen { updates, signals, reader, display, waiting, asking, timeout, has_prompt: false };
     let (turn, chat) = match talk {
         Talk::Once(input) => (watch.turn(&session, input).await, None),
         Talk::Finish => (finish(&mut watch, &session).await, None),
         Talk::Chat(chat) => {
             let again = again.as_ref();
-            let talked = converse(chat, &mut watch, session, &mut resumption, &conduct, cut, again).await;
+            let talked = converse(*chat, &mut watch, session, &mut resumption, &conduct, cut, again).await;
             watch.restore_terminal();
             let (chat, last) = talked?;
             session = last;
@@ -362,9 +428,11 @@ async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>),
 async fn finish(watch: &mut Screen, session: &Session) -> ScreenOutcome<TurnEnded> {
     match watch.open(session).await {
         ScreenOutcome::Killed(stopped) => ScreenOutcome::Killed(stopped),
-        ScreenOutcome::Ended(Err(error)) => ScreenOutcome::Ended(TurnEnded { answer: Err(error), stopped: None }),
+        ScreenOutcome::Ended(Err(error)) => {
+            ScreenOutcome::Ended(TurnEnded { answer: Err(error), ..TurnEnded::default() })
+        }
         ScreenOutcome::Ended(Ok(RestoredTurns { unfinished: None, last: Some(last), .. })) => {
-            ScreenOutcome::Ended(TurnEnded { answer: Ok(last.output), stopped: None })
+            ScreenOutcome::Ended(TurnEnded { answer: Ok(last.output), ..TurnEnded::default() })
         }
         ScreenOutcome::Ended(Ok(_)) => watch.finish_turn(session).await,
     }
@@ -381,7 +449,8 @@ async fn converse(
     again: Option<&LinkedLaunch>,
 ) -> Result<(ChatEnded, Session), Failure> {
     let plan = &conduct.output;
-    let turns = TurnsPlan { plan, resumption: resumption.as_ref() };
+    let settings = again.map(LinkedLaunch::settings);
+    let turns = TurnsPlan { plan, resumption: resumption.as_ref(), settings };
     let goes = match cut {
         Some(cut) => chat.go_on(watch, &session, turns, cut).await?,
         None => Goes::On,
@@ -396,9 +465,9 @@ async fn converse(
         }
         let ready = linked.clone().ready(begun(linked, &conduct.recording, None)?, None)?;
         *resumption = ready.resumption();
-        let (next, updates) = ready.start(listen(plan.format, plan.view));
+        let (next, updates) = ready.start(listen(plan.format, plan.view, SessionLength::Conversation));
         (session, watch.updates) = (next, updates);
-        pause = chat.converse(watch, &session, TurnsPlan { plan, resumption: resumption.as_ref() }).await?;
+        pause = chat.converse(watch, &session, TurnsPlan { plan, resumption: resumption.as_ref(), settings }).await?;
     }
     Ok((chat.end(), session))
 }
@@ -411,8 +480,15 @@ fn first_telling(keeper: Option<&RunKeeper>, view: View) -> Option<String> {
     store.is_first_telling().unwrap_or(false).then_some(news)
 }
 
+fn length_of(talk: &Talk) -> SessionLength {
+    match talk {
+        Talk::Once(_) | Talk::Finish => SessionLength::OneTurn,
+        Talk::Chat(_) => SessionLength::Conversation,
+    }
+}
+
 /// What is shown nowhere is not even sent.
-fn listen(format: RunFormat, view: View) -> ListenPlan {
+fn listen(format: RunFormat, view: View, length: SessionLength) -> ListenPlan {
     let hearing = match format {
         RunFormat::StreamJson => Listen::Everything,
         RunFormat::Text | RunFormat::Json if view.hears_deltas() => Listen::Everything,
@@ -429,12 +505,15 @@ fn listen(format: RunFormat, view: View) -> ListenPlan {
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => None,
         },
         history: Vec::new(),
+        length,
         answering: Some(remedy::approving),
     }
 }
 
-fn asking(editor: Editor, styles: Styles) -> Result<Asking, Failure> {
+fn asking(person: PersonTools, view: View) -> Result<Asking, Failure> {
     let terminal =
         Terminal::open().map_err(|error| Failure::failed(format!("the terminal cannot be opened: {error}")))?;
-    Ok(Asking { terminal, editor, styles, count: 0, last: 0 })
+    let PersonTools { editor, lasting } = person;
+    let numbers = QuestionNumbers::default();
+    Ok(Asking { terminal, editor, styles: view.stderr, has_title: view.live, numbers, lasting })
 }

@@ -3,9 +3,10 @@
 mod check;
 pub mod check_report;
 mod costs;
+mod doctor;
 mod foreign;
 pub mod inbox;
-mod models;
+pub mod models;
 mod new;
 mod once;
 mod policy;
@@ -13,22 +14,29 @@ pub mod resume;
 pub mod runs;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use llm_do::program::MANIFEST_NAME;
 use llm_do::schema;
-use llm_do_launch::config::Config;
 
-use crate::args::{self, Command, ModelsArgs, NewArgs, RunArgs, SchemaFormat};
+use crate::args::{self, COMMANDS, Command, NewArgs, RunArgs, SchemaFormat};
 use crate::attend::RunStart;
-use crate::commands::models::ModelListing;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::{attend, console, foreign_flags, json, plan, report, serve};
+use crate::{attend, complete, console, foreign_flags, json, plan, report, serve};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
+    if let Some([command, words @ ..]) = argv.get(1..)
+        && command == "__complete"
+    {
+        console::print(&complete::run(words))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
+    tell_of_project(&argv);
     match args.command {
         Command::Run(args) if args.continued.is_some() => resume::continue_chat(&args),
         Command::Run(args) => run_run(*args),
@@ -41,18 +49,35 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),
-        Command::Models(args) => run_models(&args),
+        Command::Models(args) => models::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
-        Command::Completions(args) => console::print(&completions(args.shell)),
+        Command::Completions(args) => console::print(complete::script(args.shell)),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A project that has the name of the command which was typed is run by its path.
+fn tell_of_project(argv: &[OsString]) {
+    let Some(name) = argv.get(1).and_then(|word| word.to_str()).filter(|word| COMMANDS.contains(word)) else { return };
+    let directory = Path::new(name);
+    let is_worker = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|it| it == "worker");
+    let has_workers = || std::fs::read_dir(directory).is_ok_and(|entries| entries.flatten().any(|it| is_worker(&it)));
+    if directory.is_dir() && (directory.join(MANIFEST_NAME).is_file() || has_workers()) {
+        console::complain(&format!("note: `{name}` is a command; `llm-do ./{name}` runs the project of that name\n"));
+    }
 }
 
 /// A program that reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
-    let failure = Failure::Usage(foreign_flags::explained(error));
+    let failure = Failure::Usage(foreign_flags::explained(error, &config_file()));
     if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
+}
+
+/// Where the user's configuration is.
+fn config_file() -> String {
+    Environment::read().config_file().map(|file| file.display().to_string()).unwrap_or_default()
 }
 
 fn run_new(args: NewArgs) -> Result<(), Failure> {
@@ -62,34 +87,31 @@ fn run_new(args: NewArgs) -> Result<(), Failure> {
     console::print(&wrote)
 }
 
-fn completions(shell: clap_complete::Shell) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut args::command(), "llm-do", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
-}
-
 fn run_schema(format: SchemaFormat) -> String {
     let schema = match format {
         SchemaFormat::Project => schema::of_project(),
         SchemaFormat::Worker => schema::of_worker(),
+        SchemaFormat::Config => schema::of_settings(),
         SchemaFormat::Events => llm_do::events::schema(),
     };
     json::lines(&schema)
 }
 
-fn run_models(args: &ModelsArgs) -> Result<(), Failure> {
-    let environment = Environment::read();
-    let config = Config::load(environment.config_file().as_deref())?;
-    let listing = ModelListing::of(&environment, &config).only(args.filter.as_deref().unwrap_or_default());
-    if listing.is_empty() {
-        console::complain("no provider and no model has such a name\n");
+/// A sentence in the place of a project is what to say, to a plain assistant. One word is not: it is more likely mistyped.
+fn asking_assistant(mut args: RunArgs) -> RunArgs {
+    let Some(text) = args.project.to_str() else { return args };
+    let is_question = text.contains(char::is_whitespace) && !text.trim().is_empty() && !args.project.exists();
+    if is_question && !args.chat && args.prompt.is_none() && args.input_json.is_none() && args.agent.is_none() {
+        args.prompt = Some(text.to_owned());
+        args.assistant = true;
     }
-    console::print(&if args.json { listing.json() } else { listing.text() })
+    args
 }
 
 /// `run` and `chat`.
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
+    let args = asking_assistant(args);
     let (format, conduct) = (plan::run_format(&args), args.conduct.clone());
     let begun = environment.settings_of_run(&conduct).map(Arc::new).and_then(|settings| {
         let plan = plan::run(args, &environment, &settings)?;

@@ -54,6 +54,12 @@ pub fn delivered() -> Result<(), Failure> {
     if *CONSOLE.loss() == Some(Loss::Unread) { Err(Failure::unread()) } else { Ok(()) }
 }
 
+/// Waits until both streams have taken everything, so that what is said next stands below it on a terminal.
+pub fn settle() {
+    CONSOLE.wait(ConsoleStream::Out, Patience::Endless);
+    CONSOLE.wait(ConsoleStream::Err, Patience::Endless);
+}
+
 /// Says the last words of the process and gives its exit code. Readers are given the time that they need; if the
 /// process was told to end, they are given time only as long as they go on reading.
 pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
@@ -123,6 +129,11 @@ impl StdoutReader {
             });
         }
         Self(gone)
+    }
+
+    /// Of a run that goes on without one: its answer goes elsewhere too.
+    pub fn of_nobody() -> Self {
+        Self(CancellationToken::new())
     }
 
     /// Returns when stdout has no reader any more.
@@ -294,7 +305,7 @@ impl Console {
     /// Why stdout cannot be written, as far as that is known.
     fn trouble(&self) -> Result<(), Failure> {
         match &*self.loss() {
-            Some(Loss::Broken(error)) => Err(Failure::failed(format!("cannot write to stdout: {error}"))),
+            Some(Loss::Broken(error)) => Err(Failure::failed(format!("the answer could not be written: {error}"))),
             Some(Loss::Unread) | None => Ok(()),
         }
     }

@@ -54,7 +54,10 @@ impl Environment {
     pub fn settings_of_run(&self, conduct: &ConductArgs) -> Result<Settings, Failure> {
         let is_told = conduct.debug || plan::output(conduct, self).view.tells_notes();
         let notes: Notes = if is_told { console::notes() } else { Arc::new(|_| {}) };
-        Ok(Settings::load(self.variables.clone(), notes)?)
+        let mut settings = Settings::load(self.variables.clone(), notes)?;
+        // What a pipe has taken cannot be taken back.
+        settings.config.http.never_after_output = conduct.stream && !self.stdout_is_terminal;
+        Ok(settings)
     }
 
     /// What the user agreed to in advance, with the variable for trust.

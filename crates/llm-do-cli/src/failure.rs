@@ -97,8 +97,7 @@ impl Failure {
     }
 
     pub fn timed_out(limit: Duration) -> Self {
-        Self::with_code(TIMEOUT, format!("not done after {} seconds", limit.as_secs_f64()))
-            .hint("`--timeout` allows more")
+        Self::with_code(TIMEOUT, format!("timed out after {} s", limit.as_secs_f64())).hint("`--timeout` allows more")
     }
 
     fn with_code(code: u8, message: impl Into<String>) -> Self {

@@ -5,6 +5,9 @@ use llm_do::names::{instead, nearest};
 
 use crate::args::COMMANDS;
 
+/// Where settings are; the file is put in where it is said.
+const SETTINGS: &str = "settings are in CONFIG_FILE, and docs/configuration.md describes them";
+
 /// Commands of other tools, and what to type here instead.
 const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["init", "create", "scaffold"], "`llm-do new DIRECTORY` writes a project to start from"),
@@ -13,7 +16,7 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["lint", "verify", "test"], "`llm-do check PROJECT` links a project and shows what it can do"),
     (&["graph"], "`llm-do check PROJECT --dot` prints the call graph"),
     (&["trust"], "`llm-do check PROJECT --trust` trusts a project"),
-    (&["doctor", "auth", "login", "logout", "providers"], "`llm-do models` shows whose key is at hand"),
+    (&["auth", "login", "logout", "providers"], "`llm-do models` shows which keys are set"),
     (&["sessions", "ls", "list", "ps", "history", "threads"], "`llm-do runs` lists the runs that are kept"),
     (&["logs", "trace", "log", "transcript"], "`llm-do runs show RUN` shows what happened in a run"),
     (&["continue"], "`llm-do chat PROJECT --continue` goes on with a chat, `llm-do resume RUN` with a run"),
@@ -23,7 +26,7 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["attach", "tail", "watch"], "`llm-do runs follow RUN` shows what another process does"),
     (&["usage", "cost", "spend"], "`llm-do costs` sums up what runs cost"),
     (&["mcp"], "servers are `toolsets` of a project; `llm-do schema project` says how they are written"),
-    (&["config", "settings", "set"], "settings are in config.toml; the README says which"),
+    (&["config", "settings", "set"], SETTINGS),
     (&["version"], "`llm-do --version` prints it"),
 ];
 
@@ -54,8 +57,7 @@ const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["-C", "--cd", "--cwd", "--dir"], "tools work in the working directory: `cd` there first"),
     (&["--add-dir"], "a `filesystem` toolset in project.json names the directories that may be used"),
     (&["--explain", "--render", "--show-prompt"], "`--dry-run` prints the first request instead of sending it"),
-    (&["--stream"], "answers stream on a terminal; `--no-stream` asks for whole ones"),
-    (&["--set", "--config"], "settings are in config.toml; the README says which"),
+    (&["--set", "--config"], SETTINGS),
     (&["--log-file", "--log"], "`-vvv 2> FILE` keeps the messages"),
     (&["--color", "--colour", "--no-color", "--no-colour"], "`NO_COLOR=1` in the environment turns colours off"),
     (&["--output-schema", "--json-schema", "--schema"], "`schema_out` in a worker file types the answer"),
@@ -67,6 +69,11 @@ const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["--fake"], "`--replay FILE` answers from a record, `-m scripted:FILE` follows a script"),
 ];
 
+/// What other tools mean by a command that there is not. The user's configuration is in `file`.
+pub fn habit(name: &str, file: &str) -> Option<String> {
+    said(COMMANDS_ELSEWHERE, name, file)
+}
+
 /// What to type instead of a command that there is not, or of a prompt that stands where the project belongs.
 pub fn instead_of_command(name: &str) -> Option<String> {
     if name.contains(char::is_whitespace) {
@@ -75,25 +82,23 @@ pub fn instead_of_command(name: &str) -> Option<String> {
     if COMMANDS.contains(&name) {
         return Some(format!("flags stand behind the command: `llm-do {name} …`"));
     }
-    let habit = said(COMMANDS_ELSEWHERE, name).map(str::to_owned);
     // A word that is like no command is more likely the name of a project, so nothing is suggested for it.
-    habit.or_else(|| {
-        nearest(name, COMMANDS.iter().copied()).map(|_| instead(name, "commands", COMMANDS.iter().copied()))
-    })
+    nearest(name, COMMANDS.iter().copied()).map(|_| instead(name, "commands", COMMANDS.iter().copied()))
 }
 
 /// Improves an error of clap. A flag of another tool gets what it is called here, instead of a guess by its letters;
 /// a prompt that was typed without quotes gets the advice to quote it.
-pub fn explained(mut error: clap::Error) -> clap::Error {
+pub fn explained(mut error: clap::Error, file: &str) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
     if !word.starts_with('-') {
         let takes_prompt = error.get(ContextKind::Usage).is_some_and(|usage| usage.to_string().contains("[PROMPT]"));
-        return if takes_prompt { with_tip(error, "a prompt of several words needs quotes") } else { error };
+        let tip = "a prompt of several words needs quotes".to_owned();
+        return if takes_prompt { with_tip(error, tip) } else { error };
     }
-    let Some(hint) = said(FLAGS_ELSEWHERE, word.split('=').next().unwrap_or(word)) else { return error };
+    let Some(hint) = said(FLAGS_ELSEWHERE, word.split('=').next().unwrap_or(word), file) else { return error };
     // The usage is removed as well, because clap's guess changes it to the flag that was guessed.
     for guess in [ContextKind::SuggestedArg, ContextKind::Usage] {
         error.remove(guess);
@@ -101,13 +106,13 @@ pub fn explained(mut error: clap::Error) -> clap::Error {
     with_tip(error, hint)
 }
 
-fn with_tip(mut error: clap::Error, tip: &'static str) -> clap::Error {
+fn with_tip(mut error: clap::Error, tip: String) -> clap::Error {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
 
-fn said(habits: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
-    habits.iter().find(|(words, _)| words.contains(&word)).map(|(_, hint)| *hint)
+fn said(habits: &[(&[&str], &'static str)], word: &str, file: &str) -> Option<String> {
+    habits.iter().find(|(words, _)| words.contains(&word)).map(|(_, hint)| hint.replace("CONFIG_FILE", file))
 }
 
 #[cfg(test)]
@@ -134,7 +139,9 @@ mod tests {
 
     #[test]
     fn a_habit_is_told_before_a_guess() {
-        assert_eq!(instead_of_command("trust").as_deref(), Some("`llm-do check PROJECT --trust` trusts a project"));
+        assert_eq!(habit("trust", "").as_deref(), Some("`llm-do check PROJECT --trust` trusts a project"));
+        let settings = "settings are in /a/config.toml, and docs/configuration.md describes them";
+        assert_eq!(habit("config", "/a/config.toml").as_deref(), Some(settings));
         assert!(instead_of_command("chekc").unwrap().starts_with("did you mean `check`? commands: chat, check, "));
         let prompt = instead_of_command("What is rain?").unwrap();
         assert!(prompt.starts_with("the prompt comes after the project"), "{prompt}");

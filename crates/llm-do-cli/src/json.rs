@@ -31,6 +31,9 @@ pub struct ResultJson {
 pub struct ErrorJson {
     pub message: String,
     pub hint: Option<String>,
+    /// The mistakes of a project, each with its own message, hint and place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<serde_json::Value>,
 }
 
 impl ResultJson {

@@ -9,7 +9,7 @@ use llm_do::providers::{ModelFallback, PROVIDERS};
 use llm_do::python::Tracebacks;
 use llm_do::records::{Durability, RunKind};
 use llm_do::runs::UnknownPrices;
-use llm_do::{Limits, ModelChoices, ModelName, WorkingDirectory};
+use llm_do::{Limits, ModelChoices, ModelName, OnLimit, WorkingDirectory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use llm_do_launch::keep::{KeepNeed, KeepPlan};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
 use llm_do_launch::program_terms::ProgramTerms;
 use llm_do_launch::python::PythonPlan;
-use llm_do_launch::record::{Author, LaunchOverrides, ModelWordsError, chosen_models, is_amount};
+use llm_do_launch::record::{Author, LaunchOverrides, ModelWords, ModelWordsError, chosen_models, is_amount};
 use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::tools::ToolOffer;
@@ -42,7 +42,12 @@ pub struct CheckPlan {
     /// Ask the MCP servers what they offer.
     pub connect: bool,
     pub format: CheckFormat,
+    /// Of what is said about mistakes.
     pub colour: Colour,
+    /// Of what is shown.
+    pub styles: Styles,
+    /// The words that chose models and the entry, which a run needs too.
+    pub chosen: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +59,17 @@ pub enum CheckFormat {
 
 pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) -> Result<CheckPlan, Failure> {
     let fence = args.fence.map(FenceChoice::from);
+    let typed =
+        args.models.models.iter().map(|model| ("-m", model)).chain(args.agent.iter().map(|agent| ("-a", agent)));
+    let chosen = typed.flat_map(|(flag, word)| [flag.to_owned(), word.clone()]).collect();
     Ok(CheckPlan {
+        chosen,
         launch: Launch {
             project: args.project,
             entry: args.agent,
             python: PythonPlan::of(args.python, &settings.variables, &settings.config),
             fence: fencing::config(fence, &settings.variables, &settings.config, remedy::WORDING)?,
-            ..launch(models(&args.models, environment, &settings.config)?)
+            ..launch(ModelChoices { may_be_open: true, ..models(&args.models, environment, &settings.config)? })
         },
         trust: Answerers { flag: trust::typed(args.trust.as_deref())?, once: environment.consent()?, person: false },
         connect: args.connect,
@@ -70,6 +79,7 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
             (false, false) => CheckFormat::Text,
         },
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
+        styles: Styles { coloured: environment.colours_stdout() },
     })
 }
 
@@ -77,6 +87,7 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
 pub fn launch(models: ModelChoices) -> Launch {
     Launch {
         project: PathBuf::from("."),
+        assistant: false,
         directory: WorkingDirectory::of_process(),
         entry: None,
         python: PythonPlan::default(),
@@ -107,6 +118,8 @@ pub struct Conduct {
     /// Whether somebody can be asked.
     pub attended: bool,
     pub trust: Answerers,
+    /// Whether it becomes a chat where nothing is said to it.
+    pub may_chat: bool,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub colour: Colour,
@@ -162,17 +175,21 @@ pub enum Stdin {
 
 pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Result<RunPlan, Failure> {
     let output = if args.dry_run { dry_output(&args.conduct, environment) } else { output(&args.conduct, environment) };
-    let LaunchOverrides { models, python, policy, fence, own_files, .. } =
+    let LaunchOverrides { mut models, python, policy, fence, own_files, .. } =
         overrides(&args.conduct, &WorkingDirectory::of_process(), environment, settings)?;
+    // Who can be asked chooses one; else there is more to say than that it is missing.
+    models.may_be_open = true;
     let conduct = Conduct {
         talk: talk(&args, environment),
         recording: recording(&args, &settings.config),
+        may_chat: !args.no_stdin && !args.dry_run && args.replay.is_none() && args.once.is_none(),
         files: args.files,
         output,
         ..unspoken(&args.conduct, &WorkingDirectory::of_process(), environment)?
     };
     let launch = Launch {
         project: args.project,
+        assistant: args.assistant,
         entry: args.agent,
         python: python.naming(args.python),
         tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
@@ -229,12 +246,17 @@ pub fn overrides(
         },
         is_attended: environment.can_ask && !args.headless,
         max_depth: args.max_depth,
-        limits: Limits { max_requests: args.max_requests, max_cost_usd: args.max_cost_usd, ..Limits::default() },
+        limits: Limits {
+            max_requests: args.max_requests,
+            max_cost_usd: args.max_cost_usd,
+            on_limit: args.on_limit.map(OnLimit::from),
+            ..Limits::default()
+        },
         unknown_prices: UnknownPrices::when(args.allow_unknown_prices),
         stream: !args.no_stream,
     };
     let mut models = models(&args.models, environment, config)?;
-    for model in models.required.iter_mut().chain(models.overrides.values_mut()) {
+    for model in models.required.iter_mut().chain(&mut models.all).chain(models.overrides.values_mut()) {
         import_script(model, directory)?;
     }
     Ok(LaunchOverrides {
@@ -277,6 +299,7 @@ pub fn unspoken(
         files: Vec::new(),
         recording: Recording::Nothing,
         attended,
+        may_chat: false,
         trust: Answerers { flag: trust::typed(args.trust.as_deref())?, once: environment.consent()?, person: attended },
         timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
@@ -314,7 +337,8 @@ pub fn output(args: &ConductArgs, environment: &Environment) -> OutputPlan {
     let view = View {
         verbosity,
         live,
-        streamed: is_attended && environment.stdout_is_terminal && format == RunFormat::Text,
+        streamed: format == RunFormat::Text
+            && if environment.stdout_is_terminal { is_attended } else { args.stream && !args.no_stream },
         stdout_is_terminal: environment.stdout_is_terminal,
         stdout: Styles { coloured: environment.colours_stdout() },
         stderr: Styles { coloured: environment.colours_stderr() },
@@ -340,18 +364,38 @@ fn dry_format(format: RunFormat) -> RunFormat {
     }
 }
 
+/// How the lines of a chat come.
+fn lines(no_stdin: bool, attended: bool, environment: &Environment) -> LinesPlan {
+    let is_typed = environment.stdin_is_terminal && attended && !environment.is_dumb();
+    match (no_stdin, is_typed) {
+        (false, true) => LinesPlan::Editor { home: environment.home() },
+        (false, false) => LinesPlan::Stdin,
+        (true, _) => LinesPlan::None,
+    }
+}
+
+impl Conduct {
+    /// A run that nothing is said to becomes a chat, where a person is at the terminal who can say it.
+    pub fn into_chat(self, environment: &Environment) -> Self {
+        let is_silent = self.talk == TalkPlan::Once(InputPlan::Unspoken { stdin: Stdin::LeaveAlone });
+        let is_person = self.attended && environment.stdin_is_terminal && self.output.format == RunFormat::Text;
+        let recording = match self.recording {
+            _ if !is_silent || !is_person || !self.files.is_empty() || !self.may_chat => return self,
+            Recording::Keep(plan) => Recording::Keep(KeepPlan { kind: RunKind::Chat, ..plan }),
+            Recording::Journal(file, _) => Recording::Journal(file, RunKind::Chat),
+            recording @ (Recording::Nothing | Recording::Replay(..)) => recording,
+        };
+        let lines = lines(false, self.attended, environment);
+        Self { talk: TalkPlan::Chat { first: None, lines }, recording, ..self }
+    }
+}
+
 fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {
     let (json, prompt) = (args.input_json.clone(), args.prompt.clone());
     if !args.chat {
         return TalkPlan::Once(input(json, prompt, args.no_stdin, environment));
     }
-    let is_typed =
-        environment.stdin_is_terminal && environment.can_ask && !args.conduct.headless && !environment.is_dumb();
-    let lines = match (args.no_stdin, is_typed) {
-        (false, true) => LinesPlan::Editor { home: environment.home() },
-        (false, false) => LinesPlan::Stdin,
-        (true, _) => LinesPlan::None,
-    };
+    let lines = lines(args.no_stdin, environment.can_ask && !args.conduct.headless, environment);
     // Its lines are turns of their own: nothing of stdin is added to the first one.
     let first = (json.is_some() || prompt.is_some()).then(|| input(json, prompt, true, environment));
     TalkPlan::Chat { first, lines }
@@ -375,9 +419,8 @@ fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environme
 fn wrong_models(error: ModelWordsError) -> Failure {
     match error {
         ModelWordsError::TwiceForAgent(agent) => Failure::usage(format!("`--model {agent}=…` is given twice")),
-        ModelWordsError::Twice => {
-            Failure::usage("`--model` is given twice").hint("`-m AGENT=provider:model` is for one agent")
-        }
+        ModelWordsError::Twice => Failure::usage("`--model` is given twice")
+            .hint("`-m AGENT=provider:model` is for one agent, `-m all=provider:model` for every one"),
         ModelWordsError::NoModel(error) => Failure::usage(format!("`--model`: {error}"))
             .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`"),
     }
@@ -385,7 +428,7 @@ fn wrong_models(error: ModelWordsError) -> Failure {
 
 /// What the user chose on the command line, in the environment and in the configuration.
 pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> Result<ModelChoices, Failure> {
-    let (required, overrides) = chosen_models(&args.models).map_err(wrong_models)?;
+    let ModelWords { required, all, of_agents: overrides } = chosen_models(&args.models).map_err(wrong_models)?;
     let in_environment =
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
     let fallback = |label: &'static str| move |model| ModelFallback { model, label: label.to_owned() };
@@ -396,7 +439,9 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
         option: Some("--model".to_owned()),
         overrides,
         required,
+        all,
         unasked: None,
+        may_be_open: false,
         fallbacks: from_environment.into_iter().chain(from_config).collect(),
         scripts: BTreeMap::new(),
         providers: config.custom_providers(),

@@ -1,6 +1,8 @@
 //! What can be done about a mistake, in the words of this program: its flags, its variables and its configuration. The
 //! library knows none of them. Clients of `serve` read the same words.
 
+use std::path::Path;
+
 use llm_do::remedy::{Remedy, Wording};
 
 /// The words of this program, for the library to put into text that it makes itself.
@@ -18,6 +20,11 @@ pub fn words(remedy: &Remedy) -> String {
             "{usable}; start the run with `-m {model}` for agents without a `model` of their own (their \
              `compatible_models` must allow it)"
         ),
+        Remedy::ReplaceModels { project, model, has_key } => {
+            let other = format!("`llm-do {} -m all={model}`", shell_word(project));
+            if *has_key { other } else { format!("{other}; without any key: {DEMO}") }
+        }
+        Remedy::NewWorkerFile { name } => format!("`llm-do new --worker {name}` writes one to start from"),
         Remedy::SetKey { variables } => format!("set `{}` before a run", variables.join("` or `")),
         Remedy::SetAddress { variables } => format!("set {}", variables.join(" or ")),
         Remedy::RaiseBudget { per } => {
@@ -34,12 +41,10 @@ pub fn words(remedy: &Remedy) -> String {
 fn fixed(remedy: &Remedy) -> Option<&'static str> {
     Some(match remedy {
         Remedy::ChooseModel { .. } => "write `model:` in its file, give `-m provider:model`, or set `LLM_DO_MODEL`",
-        // The form that also replaces a model which an agent's file names.
-        Remedy::ChooseProvider => "`-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key",
-        Remedy::TryLater => "try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`",
-        Remedy::FindProvider => {
-            "is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"
-        }
+        Remedy::ChooseFirstModel => "`-m`, `LLM_DO_MODEL` or `llm-do models --use`",
+        Remedy::ChooseProvider => "`llm-do models` lists what can be asked; `ollama` needs no key",
+        Remedy::TryLater => "try again later; `llm-do models` lists what else can be asked",
+        Remedy::FindProvider => "is it running, and is this its address? `llm-do models` lists what else can be asked",
         Remedy::SetConnections => "`[http]` in config.toml sets `ca_file` and `proxy`",
         Remedy::AllowTime => "`[http]` in config.toml and `timeout_seconds` allow more time",
         Remedy::AnswerQuestions => "`--approve-all` answers every question with yes",
@@ -51,8 +56,7 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         Remedy::BoundServerTool => {
             "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it"
         }
-        Remedy::NewProject => "`llm-do new DIR` writes a project to start from",
-        Remedy::NewWorkerFile => "`llm-do new --worker NAME` writes one to start from",
+        Remedy::NewProject => "`llm-do new hello` writes a project to start from",
         Remedy::PlaceProgram => {
             "a program is found by its name in directories of the system, and in `[shell] directories` of the user's \
              config.toml; one by its path must lie where only you and root can write"
@@ -74,7 +78,9 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         Remedy::Text(_)
         | Remedy::ChooseEntry { .. }
         | Remedy::OverrideModel { .. }
+        | Remedy::ReplaceModels { .. }
         | Remedy::StartWithModel { .. }
+        | Remedy::NewWorkerFile { .. }
         | Remedy::SetKey { .. }
         | Remedy::SetAddress { .. }
         | Remedy::ResumeRun { .. }
@@ -82,6 +88,17 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         | Remedy::MendBudget
         | Remedy::RaiseAgentLimit => return None,
     })
+}
+
+/// What runs without any key.
+pub const DEMO: &str = "`llm-do new demo --template demo && llm-do demo`";
+
+/// A path as a shell reads it as one word.
+pub fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+,:@%=".contains(letter);
+    let is_word = text.chars().all(is_plain) && !text.is_empty() && !text.starts_with('-');
+    if is_word { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// The command that approves the question with this name.
@@ -119,6 +136,14 @@ mod tests {
                  (their `compatible_models` must allow it)",
             ),
             (Remedy::SetKey { variables: vec![text("A"), text("B")] }, "set `A` or `B` before a run"),
+            (
+                Remedy::ReplaceModels { project: "my desk".into(), model: text("ollama:q"), has_key: false },
+                "`llm-do 'my desk' -m all=ollama:q`; without any key: `llm-do new demo --template demo && llm-do demo`",
+            ),
+            (
+                Remedy::ReplaceModels { project: "desk".into(), model: text("openai:gpt"), has_key: true },
+                "`llm-do desk -m all=openai:gpt`",
+            ),
             (Remedy::SetAddress { variables: vec![text("A"), text("B")] }, "set A or B"),
             (
                 Remedy::ResumeRun { file: "a/b.journal".into() },
@@ -144,6 +169,7 @@ mod tests {
     #[test]
     fn the_words_of_the_library_name_nothing_of_this_program() {
         let remedies = [
+            Remedy::ChooseFirstModel,
             Remedy::ChooseProvider,
             Remedy::TryLater,
             Remedy::FindProvider,
@@ -153,7 +179,7 @@ mod tests {
             Remedy::AllowUnknownPrices,
             Remedy::BoundServerTool,
             Remedy::NewProject,
-            Remedy::NewWorkerFile,
+            Remedy::NewWorkerFile { name: "main".to_owned() },
             Remedy::PlaceProgram,
             Remedy::ChoosePython,
             Remedy::NameInterpreter,

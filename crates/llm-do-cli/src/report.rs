@@ -11,7 +11,7 @@ use llm_do::events::{Refusal, TraceCall, UsageReport};
 use llm_do::messages::{Finish, Usage};
 use llm_do::runs::finish_of;
 use llm_do::toolsets::Ending;
-use llm_do::{Message, Outcome, Output, RawJson, RunError, Runtime};
+use llm_do::{Message, Outcome, Output, RawJson, Report, RunError, Runtime};
 
 use crate::args::RunFormat;
 use crate::failure::Failure;
@@ -60,7 +60,7 @@ pub struct RunReport {
 
 impl RunReport {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
-        let TurnEnded { answer, stopped } = turn;
+        let TurnEnded { answer, stopped, .. } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
         let (messages, resumption, handed_over, news) = (Vec::new(), None, None, None);
         let refused = runtime.refused();
@@ -134,10 +134,10 @@ impl RunReport {
 
     /// A chat has said everything but its end.
     pub fn report_chat(mut self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
-        let ChatEnded { last, failure, .. } = chat;
+        let ChatEnded { last, failure, has_stopped_turn, .. } = chat;
         let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
         let kept = kept.and_then(|()| self.unrefused(plan));
-        let summary = self.summary();
+        let summary = Summary { is_cancelled: has_stopped_turn, ..self.summary() };
         if plan.format != RunFormat::Text {
             let output = last.as_ref().map(Output::to_json);
             let failure = kept.as_ref().err().or(failure.as_ref());
@@ -178,7 +178,8 @@ impl RunReport {
             Some(Resumption::Run(id)) => Some(id.clone()),
             Some(Resumption::File(_)) | None => None,
         };
-        Summary { elapsed: self.elapsed, usage: self.usage.total, refused, run, news: self.news.clone() }
+        let (elapsed, is_cancelled) = (self.elapsed, self.stopped == Some(StopReason::Interrupted));
+        Summary { elapsed, usage: self.usage.total, refused, run, is_cancelled, news: self.news.clone() }
     }
 
     /// With `--fail-on-refusal`, a run in which a call was refused is none that went well.
@@ -239,6 +240,8 @@ struct Summary {
     refused: Option<String>,
     /// The id of a run that is kept.
     run: Option<String>,
+    /// Whether a person stopped a request.
+    is_cancelled: bool,
     news: Option<String>,
 }
 
@@ -252,7 +255,7 @@ impl Summary {
             console::complain(&format!("{}\n", view.stderr.paint(Style::Warning, &visible(refused))));
         }
         if is_wanted && !is_empty {
-            let line = summary::line(self.elapsed, &self.usage, self.run.as_deref());
+            let line = summary::line(self.elapsed, &self.usage, self.run.as_deref(), self.is_cancelled);
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
         }
         if let Some(news) = &self.news {
@@ -320,8 +323,26 @@ fn shown(answer: Cow<'_, str>, view: View) -> Cow<'_, str> {
 }
 
 pub fn error_json(failure: &Failure) -> ErrorJson {
+    if let Failure::Project { report, .. } = failure {
+        return project_error(report);
+    }
     let (message, hint) = failure.words();
-    ErrorJson { message, hint }
+    ErrorJson { message, hint, places: Vec::new() }
+}
+
+/// What is wrong with a project in one line, and each mistake by itself.
+fn project_error(report: &Report) -> ErrorJson {
+    const TOLD: usize = 3;
+    let places = report.json().iter().filter_map(|it| serde_json::to_value(it).ok()).collect::<Vec<_>>();
+    let errors: Vec<&serde_json::Value> = places.iter().filter(|it| it["severity"] == "error").collect();
+    let mut facts: Vec<String> =
+        errors.iter().take(TOLD).filter_map(|it| Some(it["message"].as_str()?.to_owned())).collect();
+    facts.extend(report.error_count().checked_sub(TOLD).filter(|more| *more > 0).map(|more| format!("{more} more")));
+    let hint = match errors.as_slice() {
+        [only] => only["hint"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    ErrorJson { message: facts.join("; "), hint, places }
 }
 
 /// A program that reads JSON gets a result even of a run that never began.

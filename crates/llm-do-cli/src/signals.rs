@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::failure::{self, Failure};
@@ -139,9 +139,14 @@ impl Listening {
 }
 
 fn start() -> std::io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT])?;
     let thread = std::thread::Builder::new().name("signals".to_owned());
-    let hear = |signal| if signal == SIGQUIT { quit() } else { LISTENING.hear(StopSignal::of(signal)) };
+    let hear = |signal| match signal {
+        SIGQUIT => quit(),
+        SIGTSTP => pause(),
+        SIGCONT => terminal::take_again(),
+        signal => LISTENING.hear(StopSignal::of(signal)),
+    };
     thread.spawn(move || signals.forever().for_each(hear))?;
     Ok(())
 }
@@ -152,6 +157,12 @@ fn quit() {
     terminal::restore_lent();
     // It does not return.
     let _ = signal_hook::low_level::emulate_default_handler(SIGQUIT);
+}
+
+/// Ctrl-Z stops the process as it stops any other, after the terminal was given back. It goes on with the signal that says so.
+fn pause() {
+    terminal::give_back();
+    let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
 }
 
 /// Ends the process at once. Nothing is flushed, because that could wait for a reader that does not read.

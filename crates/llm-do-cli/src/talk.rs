@@ -17,7 +17,7 @@ pub enum Talk {
     Once(Input),
     /// Nothing is said: the turn goes on that an earlier process did not finish.
     Finish,
-    Chat(Chat),
+    Chat(Box<Chat>),
 }
 
 /// What is needed to read the input: values only, so that another thread can do it.
@@ -42,7 +42,7 @@ impl InputReader {
             TalkPlan::Chat { first, lines } => {
                 let first = first.as_ref().map(|first| self.input(first)).transpose()?;
                 let files = if first.is_some() { Vec::new() } else { self.files()? };
-                Ok(Talk::Chat(Chat::new(first, files, lines.clone())))
+                Ok(Talk::Chat(Box::new(Chat::new(first, files, lines.clone()))))
             }
         }
     }

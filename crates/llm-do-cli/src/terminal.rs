@@ -1,9 +1,12 @@
 //! The terminal that controls the process: keys and lines of a person, whatever stdin and stdout are.
 
+pub mod arguments;
 pub mod attention;
 pub mod chat;
+pub mod commands;
 pub mod display;
 pub mod editor;
+pub mod lasting;
 pub mod line_editor;
 pub mod markdown;
 pub mod prompt;
@@ -14,11 +17,11 @@ pub mod style;
 pub mod summary;
 pub mod trust;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
@@ -27,8 +30,10 @@ use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
 };
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::watch;
 
 use crate::console;
+use crate::draft::{self, DraftLine, DraftStep};
 use crate::terminal::attention::{Attention, KeyTiming, QuestionStage};
 
 pub struct Terminal {
@@ -41,6 +46,9 @@ pub struct Terminal {
     between: Between,
     /// What was typed for the next line, and came while a question stood.
     draft: RefCell<Vec<u8>>,
+    /// When a person typed something, as far as is known.
+    last_key: Cell<Instant>,
+    returned: RefCell<watch::Receiver<u64>>,
 }
 
 /// How the terminal is between questions.
@@ -71,7 +79,8 @@ impl Terminal {
         let before = tcgetattr(&terminal)?;
         let lease = Lease::take(&before);
         let (input, draft) = (Receiver::from_owned_fd_unchecked(terminal)?, RefCell::default());
-        Ok(Self { input, before, _lease: lease, between: Between::Before, draft })
+        let (last_key, returned) = (Cell::new(Instant::now()), RefCell::new(returns().subscribe()));
+        Ok(Self { input, before, _lease: lease, between: Between::Before, draft, last_key, returned })
     }
 
     /// From now on keys are neither shown nor edited until they are read, so that what is typed ahead does not
@@ -90,14 +99,34 @@ impl Terminal {
         }
     }
 
+    /// Somebody has typed something now, which another reader has read.
+    pub fn was_used(&self) {
+        self.last_key.set(Instant::now());
+    }
+
+    /// Calls a person who may be looking elsewhere; dropped, the window has its title again.
+    pub fn call_person(&self, has_title: bool) -> PersonCall<'_> {
+        let call = attention::call(self.last_key.get(), Instant::now(), has_title);
+        if let Some(call) = call {
+            self.put(call);
+        }
+        PersonCall { terminal: self, has_title: call.is_some() && has_title }
+    }
+
+    /// Writes to the terminal itself, wherever the streams lead. What it does not take is lost.
+    fn put(&self, text: &str) {
+        let _ = rustix::io::write(&self.input, text.as_bytes());
+    }
+
     /// Single keys, unseen. What was typed before this moment was not meant for the question.
     pub fn keys(&self) -> io::Result<TerminalKeys<'_>> {
         // Not together with the flush: that would wait until everything that was written is seen.
-        tcsetattr(&self.input, OptionalActions::Now, &self.unseen())?;
+        self.set(&self.unseen())?;
+        self.returned.borrow_mut().mark_unchanged();
         if self.between == Between::Before {
             tcflush(&self.input, QueueSelector::IFlush)?;
         }
-        let keys = TerminalKeys { terminal: self, attention: None };
+        let keys = TerminalKeys { terminal: self, attention: None, sign: KeySign::default() };
         keys.set_aside()?;
         Ok(keys)
     }
@@ -107,7 +136,7 @@ impl Terminal {
         drafted(&self.draft.take())
     }
 
-    /// A line as the terminal edits it; `None` at its end. A person who answers the question at once sees what they type.
+    /// A line as the terminal edits it; `None` at its end.
     pub async fn line(&self, question: &str) -> io::Result<Option<String>> {
         let _seen = self.as_before();
         console::complain(question);
@@ -130,7 +159,8 @@ impl Terminal {
 
     /// As we found it, whichever part of us changed it, as long as the returned value lives.
     pub fn as_before(&self) -> AsBefore<'_> {
-        let _ = tcsetattr(&self.input, OptionalActions::Now, &self.before);
+        let _ = self.set(&self.before);
+        lend_out(true);
         AsBefore(self)
     }
 
@@ -145,7 +175,25 @@ impl Terminal {
             Between::Before => &self.before,
             Between::Hushed => &self.unseen(),
         };
-        let _ = tcsetattr(&self.input, OptionalActions::Now, modes);
+        let _ = self.set(modes);
+    }
+
+    /// Modes that are taken again when the process was stopped and goes on.
+    fn set(&self, modes: &Termios) -> io::Result<()> {
+        tcsetattr(&self.input, OptionalActions::Now, modes)?;
+        if let Some(lent) = &mut *lent() {
+            lent.modes = modes.clone();
+        }
+        Ok(())
+    }
+
+    /// Returns when the process was stopped and goes on in the foreground. Cancel-safe.
+    async fn returned(&self) {
+        let mut returned = self.returned.borrow().clone();
+        if returned.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.returned.borrow_mut().mark_unchanged();
     }
 
     /// Single keys without an echo.
@@ -172,7 +220,10 @@ impl Terminal {
             self.input.readable().await?;
             match self.input.try_read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
+                read => {
+                    self.was_used();
+                    return read;
+                }
             }
         }
     }
@@ -183,25 +234,96 @@ pub struct TerminalKeys<'a> {
     terminal: &'a Terminal,
     /// Of what was shown; before that no key counts.
     attention: Option<Attention>,
+    sign: KeySign,
+}
+
+/// What says that keys count, and what takes it away.
+#[derive(Clone, Debug, Default)]
+pub struct KeySign {
+    shown: String,
+    hidden: &'static str,
+    stands: bool,
+}
+
+impl KeySign {
+    /// It stands at the beginning of its line, which is empty when it is gone.
+    pub fn of(shown: impl Into<String>) -> Self {
+        Self { shown: shown.into(), hidden: "\r\u{1b}[K", stands: false }
+    }
+}
+
+/// A key that counts, or that the process was stopped and goes on: what stood on the terminal is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPress {
+    Key(u8),
+    Returned,
 }
 
 impl TerminalKeys<'_> {
-    /// Shows a question, or a page of it. From its end on the time is counted.
-    pub async fn show(&mut self, text: &str, stage: QuestionStage) {
+    /// Shows a question, or a page of it. From its end on the time is counted, and when keys count the sign is shown.
+    pub async fn show(&mut self, text: &str, stage: QuestionStage, sign: KeySign) {
         self.hide_sign();
         console::complain(text);
         console::told().await;
+        self.sign = sign;
         self.attention = Some(Attention::from(stage, Instant::now()));
+    }
+
+    /// Says what came of a key, behind the sign, which stays.
+    pub fn say_behind_sign(&mut self, text: &str) {
+        self.sign.stands = false;
+        console::complain(text);
+    }
+
+    /// A line that a person types and edits; `None` if they leave it with Escape.
+    pub async fn line(&mut self, question: &str, line: &mut DraftLine) -> io::Result<DraftOutcome> {
+        self.hide_sign();
+        let mut bytes = Vec::new();
+        loop {
+            let columns = self.terminal.size().columns.saturating_sub(style::width(question));
+            let (shown, column) = line.shown(columns);
+            let column = column + style::width(question);
+            let back = if column == 0 { String::new() } else { format!("\u{1b}[{column}C") };
+            console::complain(&format!("\r{question}{shown}\u{1b}[K\r{back}"));
+            console::told().await;
+            let mut part = [0; 512];
+            let read = tokio::select! {
+                biased;
+                () = self.terminal.returned() => return Ok(DraftOutcome::Returned),
+                read = self.terminal.read(&mut part) => read?,
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            bytes.extend_from_slice(&part[..read]);
+            for key in draft::keys(&mut bytes) {
+                match line.press(key) {
+                    DraftStep::Goes => {}
+                    DraftStep::Done => {
+                        console::complain(&format!("\r{question}{}\u{1b}[K\n", line.text()));
+                        return Ok(DraftOutcome::Text(line.text().trim().to_owned()));
+                    }
+                    DraftStep::Left => {
+                        console::complain("\r\u{1b}[K");
+                        return Ok(DraftOutcome::Left);
+                    }
+                }
+            }
+        }
     }
 
     /// One key that counts. What comes as several at once was pasted, or is a key that means nothing here: it is none.
     /// What comes too early is for the next line of a chat, and for no other reader.
-    pub async fn next(&mut self) -> io::Result<u8> {
+    pub async fn next(&mut self) -> io::Result<KeyPress> {
         let Some(mut attention) = self.attention else { return Err(io::ErrorKind::InvalidInput.into()) };
         loop {
             let mut bytes = [0; 64];
             let read = tokio::select! {
                 biased;
+                () = self.terminal.returned() => {
+                    self.sign.stands = false;
+                    return Ok(KeyPress::Returned);
+                }
                 read = self.terminal.read(&mut bytes) => read?,
                 () = tokio::time::sleep_until(attention.settles_at().into()), if !attention.is_settled() => {
                     // What came meanwhile was typed before the person could know that the question listens.
@@ -219,11 +341,10 @@ impl TerminalKeys<'_> {
                 [key] | [key, b'\n' | b'\r'] => *key,
                 _ => Self::NONE,
             };
-            self.hide_sign();
             let taken = attention.key(key, Instant::now());
             self.attention = Some(attention);
             match taken {
-                KeyTiming::Counts => return Ok(key),
+                KeyTiming::Counts => return Ok(KeyPress::Key(key)),
                 KeyTiming::TooEarly => self.terminal.keep(&bytes[..read]),
             }
         }
@@ -250,21 +371,29 @@ impl TerminalKeys<'_> {
     }
 
     /// Says that keys count from now on.
-    fn show_sign(&self) {
-        match self.attention.filter(Attention::is_settled).map(|attention| attention.stage()) {
-            Some(QuestionStage::Answer) => console::complain("\r? "),
-            Some(QuestionStage::Page) => console::complain(" ? "),
-            None => {}
+    fn show_sign(&mut self) {
+        if self.attention.is_some_and(|attention| attention.is_settled()) && !self.sign.stands {
+            self.sign.stands = true;
+            console::complain(&self.sign.shown);
         }
     }
 
-    fn hide_sign(&self) {
-        match self.attention.filter(Attention::is_settled).map(|attention| attention.stage()) {
-            Some(QuestionStage::Answer) => console::complain("\r\u{1b}[K"),
-            Some(QuestionStage::Page) => console::complain("\u{8}\u{8}\u{8}\u{1b}[K"),
-            None => {}
+    /// Takes the sign away; it comes back when keys count again.
+    pub fn hide_sign(&mut self) {
+        if std::mem::take(&mut self.sign.stands) {
+            console::complain(self.sign.hidden);
         }
     }
+}
+
+/// What came of a line that a person was to type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DraftOutcome {
+    Text(String),
+    /// They do not want to type it.
+    Left,
+    /// The process was stopped and goes on: what stood on the terminal is gone.
+    Returned,
 }
 
 impl Drop for TerminalKeys<'_> {
@@ -309,12 +438,27 @@ fn skip_sequence(keys: &mut std::str::Chars<'_>) {
     }
 }
 
-/// While it lives the terminal is as we found it.
+/// While it lives the terminal is as we found it, and its modes are another program's.
 pub struct AsBefore<'a>(&'a Terminal);
 
 impl Drop for AsBefore<'_> {
     fn drop(&mut self) {
+        lend_out(false);
         self.0.rest();
+    }
+}
+
+/// While it lives the window says that somebody is waited for.
+pub struct PersonCall<'a> {
+    terminal: &'a Terminal,
+    has_title: bool,
+}
+
+impl Drop for PersonCall<'_> {
+    fn drop(&mut self) {
+        if self.has_title {
+            self.terminal.put(attention::TITLE_BACK);
+        }
     }
 }
 
@@ -336,6 +480,10 @@ struct TerminalState {
     leases: usize,
     /// A line is being typed: the editor has modes of its own, and marks around pastes.
     is_edited: bool,
+    /// Another program uses the terminal, in whatever modes it wants.
+    is_lent_out: bool,
+    /// Those that we set last.
+    modes: Termios,
 }
 
 impl Lease {
@@ -346,7 +494,13 @@ impl Lease {
 
     fn take(before: &Termios) -> Self {
         let mut lent = lent();
-        let first = || TerminalState { before: before.clone(), leases: 0, is_edited: false };
+        let first = || TerminalState {
+            before: before.clone(),
+            leases: 0,
+            is_edited: false,
+            is_lent_out: false,
+            modes: before.clone(),
+        };
         lent.get_or_insert_with(first).leases += 1;
         Self(())
     }
@@ -369,6 +523,46 @@ pub fn edits(is_edited: bool) {
     if let Some(lent) = &mut *lent() {
         lent.is_edited = is_edited;
     }
+}
+
+fn lend_out(is_lent_out: bool) {
+    if let Some(lent) = &mut *lent() {
+        lent.is_lent_out = is_lent_out;
+    }
+}
+
+/// Gives the terminal back before the process is stopped: the shell shows its prompt on it. What another program or the line
+/// editor set they put back themselves.
+pub fn give_back() {
+    if let Some(TerminalState { before, is_edited: false, is_lent_out: false, .. }) = &*lent() {
+        in_foreground(|terminal| {
+            let _ = tcsetattr(terminal, OptionalActions::Now, before);
+        });
+    }
+}
+
+/// Takes the terminal again when the process goes on. In the background it is left alone until the process is stopped for
+/// reading it and goes on in the foreground.
+pub fn take_again() {
+    let lent = lent();
+    let Some(TerminalState { modes, is_edited: false, is_lent_out: false, .. }) = &*lent else { return };
+    in_foreground(|terminal| {
+        let _ = tcsetattr(terminal, OptionalActions::Now, modes);
+        returns().send_modify(|count| *count += 1);
+    });
+}
+
+fn in_foreground(act: impl FnOnce(&OwnedFd)) {
+    let Ok(terminal) = open(OFlags::RDWR | OFlags::NONBLOCK) else { return };
+    if tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()) {
+        act(&terminal);
+    }
+}
+
+/// How often the process was stopped and went on.
+fn returns() -> &'static watch::Sender<u64> {
+    static RETURNS: OnceLock<watch::Sender<u64>> = OnceLock::new();
+    RETURNS.get_or_init(|| watch::Sender::new(0))
 }
 
 fn lent() -> MutexGuard<'static, Option<TerminalState>> {

@@ -12,8 +12,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fake_llm::{At, Bill, FakeLlm, FakePrices, FakeReply, FakeScript, FakeUsage, InjectedFault, On, StallGate};
-use serde_json::Value;
+use fake_llm::{
+    At, Bill, Cut, FakeCall, FakeLlm, FakePrices, FakeReply, FakeScript, FakeUsage, InjectedFault, On, SeenRequest,
+    StallGate,
+};
+use serde_json::{Value, json};
 use session::{KEY, Run};
 use support::{Sandbox, wait};
 
@@ -95,6 +98,51 @@ fn fifty_processes_on_one_budget_never_spend_more_though_some_are_killed() {
     assert!(billed(&bill) <= spent + 1e-9 && spent <= 0.12, "billed {}, counted {spent}", billed(&bill));
     assert!((reserved, (left - (0.12 - spent)).abs() < 1e-9) == (0.0, true), "{reserved} and {left}");
     assert!(whole > 5 && stopped > 5 && killed <= 5, "{whole} whole, {stopped} stopped, {killed} killed");
+}
+
+/// The entry calls 64 children at once, and then is done.
+fn delegate(seen: &SeenRequest) -> Option<FakeReply> {
+    if !seen.offers("child") {
+        return None;
+    }
+    if seen.results().next().is_some() {
+        return Some(FakeReply::text("Done."));
+    }
+    Some(FakeReply::calls((0..64).map(|number| FakeCall::new("child", json!({"input": number.to_string()})))))
+}
+
+#[test]
+fn sixty_four_children_of_one_run_never_spend_more_than_a_budget_has() {
+    let (mut whole, mut stopped) = (0, 0);
+    for seed in 0..12 {
+        let bill = Bill::default();
+        let script = FakeScript::new().billed(PRICES, &bill, delegate).priced(PRICES, 2_500, seed, &bill);
+        let script = script.latency(Duration::from_millis(5), seed);
+        let cut = InjectedFault::cut(At::Percent(90), Cut::Eof);
+        let fake = FakeLlm::start(script.fault(On::Chance { percent: 5, seed }, cut));
+        // Each may cost a cent: in every third schedule there is enough for all of them.
+        let usd = if seed % 3 == 0 { 2.0 } else { 0.12 };
+        let sandbox = desk(&everyday(usd));
+        let child = WORKER.replace("name: main", "name: child");
+        sandbox.file("child.worker", &child);
+        sandbox.file("main.worker", &WORKER.replace("name: main", "name: main\nentry: true\ntoolsets: [child]"));
+        let ended = Run::of(&sandbox, &["run", ".", "hi"]).asking(&fake).with("TZ", "UTC0").ended();
+        let [spent, reserved, _] = standing(&sandbox);
+        assert!(
+            billed(&bill) <= spent + 1e-9 && spent <= usd,
+            "seed {seed}: {} billed, {spent} counted",
+            billed(&bill)
+        );
+        assert_eq!(reserved.to_bits(), 0.0_f64.to_bits(), "seed {seed}: nothing is left open");
+        match ended.code {
+            Some(0) => whole += 1,
+            Some(5) if usd < 1.0 => stopped += 1,
+            // Chance may cut all sendings of one request.
+            Some(3) => {}
+            code => panic!("seed {seed}: {code:?} {}", ended.stderr),
+        }
+    }
+    assert!(whole > 0 && stopped > 0, "{whole} whole, {stopped} stopped");
 }
 
 #[test]
@@ -203,7 +251,7 @@ fn a_budget_that_cannot_be_kept_forbids_the_run() {
     sandbox.file(".config/llm-do/config.toml", &everyday(-1.0));
     let ended = run().ended();
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("`usd` is more than 0 and at most 1000000, not -1"), "{ended:?}");
+    assert!(ended.stderr.contains("expected a number from 0 to 1000000, found the number `-1`"), "{ended:?}");
     sandbox.file(".config/llm-do/config.toml", &everyday(1.0));
     sandbox.file("priceless.worker", "---\nname: main\nmodel: openai:nobody-knows\n---\nx\n");
     let ended = Run::new(&sandbox, &["priceless.worker", "hi"]).asking(&fake).with("TZ", "XXX-24").ended();

@@ -71,7 +71,7 @@ error: unknown provider `antropic` in the model `antropic:claude-haiku-4-5`
 3 | model: antropic:claude-haiku-4-5
   |        ^^^^^^^^^^^^^^^^^^^^^^^^^
   |
-  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more
+  = hint: did you mean `anthropic:claude-haiku-4-5`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more
 
 error: agent `main` asks for an unknown toolset `shel_readonly`
  --> main.worker:4:20
@@ -94,6 +94,8 @@ error: expected a whole number of at least 1, found the text `many`
   |
 6 | limits: { max_requests: many }
   |                         ^^^^
+  |
+  = hint: write a number, such as `10`
 
 6 errors
 "#;
@@ -275,6 +277,9 @@ calls
   main
   └─ helper
      └─ main  ↺ cycle
+
+ok: 2 agents, 6 tools, writes ask
+next: llm-do . \"…\"
 ";
 
 #[test]
@@ -348,7 +353,7 @@ fn usage_errors_are_exit_2_and_on_stderr() {
         &["check", ".", "-m", "ollama:a", "-m", "ollama:b"],
         &["check", ".", "-m", "main=ollama:a", "-m", "main=ollama:b"],
         &["check", ".", "-m", "nobody=ollama:a"],
-        &["check", ".", "-m", "ollama:a"],
+        &["check", ".", "-m", "all=ollama:a", "-m", "all=ollama:b"],
         &["check", ".", "-a", "nobody"],
         &["check", ".", "x"],
         &["schema"],
@@ -398,12 +403,12 @@ fn a_model_comes_from_the_flag_the_variable_or_the_configuration() {
 #[test]
 fn mistakes_in_the_configuration_are_exit_2_and_name_the_file() {
     let cases = [
-        ("modle = \"a:b\"", "unknown field `modle`"),
-        ("model = ", "TOML parse error"),
+        ("modle = \"a:b\"", "unknown key `modle` in the configuration"),
+        ("model = ", "not valid TOML: "),
         ("model = \"claude\"", "names no provider"),
         ("[providers.openai]\nkind = \"openai\"\nbase_url = \"x\"", "the name of a built-in provider"),
-        ("[providers.a]\nkind = \"smtp\"\nbase_url = \"x\"", "unknown variant `smtp`"),
-        ("[http]\nretry = 1", "unknown field `retry`"),
+        ("[providers.a]\nkind = \"smtp\"\nbase_url = \"x\"", "expected one of `anthropic`, `openai`"),
+        ("[http]\nretry = 1", "did you mean `retries`?"),
     ];
     for (text, fact) in cases {
         let sandbox = Sandbox::new();
@@ -438,7 +443,7 @@ fn a_reader_that_leaves_is_no_panic() {
     let ended = ended.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert!(stderr.lines().any(|line| line.starts_with("error: cannot write to stdout: ")), "{stderr}");
+    assert!(stderr.lines().any(|line| line.starts_with("error: the answer could not be written: ")), "{stderr}");
 }
 
 #[test]
@@ -486,11 +491,12 @@ fn roots_are_shown_with_their_bounds() {
                 "out": {"root": "made", "mode": "rw", "suffixes": [".md"], "max_file_bytes": 9}}}},
             "box": {"use": "desk", "prefix": "box_"}}}"#,
     );
+    sandbox.file("data/a.md", "");
     let Ended { code, stdout, stderr } = sandbox.run(&["check", "."]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let expected = "    files
-      box in/  data in the project, read-only
-      box out/  made in the project, only .md files, at most 9 bytes a file
+      box in/  ./data, read-only
+      box out/  ./made, only .md files, at most 9 bytes a file
       filesystem_cwd_ro  the working directory, read-only
 ";
     assert!(stdout.contains(expected), "{stdout}");
@@ -518,4 +524,59 @@ fn a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one() {
         assert!(said.stderr.ends_with("\n1 error\n"), "{said:?}");
     }
     close(0o755);
+}
+
+#[test]
+fn a_run_tells_programs_the_mistakes_of_a_project_apart() {
+    let ended = six_mistakes().run(&["run", ".", "hi", "--output-format", "json"]);
+    assert_eq!(ended.code, Some(2));
+    let error = &json(&ended)["error"];
+    let message = "there is no agent `mian` to start with; unknown key `max_dept` in `runtime`; unknown provider `antropic` in \
+                   the model `antropic:claude-haiku-4-5`; 3 more";
+    assert_eq!((error["message"].as_str(), &error["hint"]), (Some(message), &Value::Null));
+    let place = &error["places"][4];
+    assert_eq!((&place["file"], &place["line"], &place["column"]), (&"helper.worker".into(), &5.into(), &13.into()));
+    assert_eq!(place["message"], "agent `helper` has no tool `write_fil`");
+    assert!(place["hint"].as_str().unwrap().starts_with("did you mean `write_file`?"), "{place}");
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\nmodel: ollama:q\ntoolset: [x]\n---\nDo it.\n");
+    let only = &json(&sandbox.run(&["run", ".", "hi", "--output-format", "json"]))["error"];
+    assert_eq!(only["message"], "unknown key `toolset` in a worker file");
+    assert!(only["hint"].as_str().unwrap().starts_with("did you mean `toolsets`?"), "{only}");
+    assert_eq!(only["places"][0]["line"], 4);
+}
+
+#[test]
+fn a_journal_is_never_written_over_something_else() {
+    let sandbox = Sandbox::new();
+    sandbox.file("p/main.worker", GOOD);
+    let ended = sandbox.run(&["run", "p", "hi", "--journal", "p/main.worker"]);
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(ended.stderr, "error: p/main.worker is not a journal; choose a new name\n");
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("p/main.worker")).unwrap(), GOOD);
+}
+
+#[test]
+fn enums_are_shown_as_their_words() {
+    let sandbox = Sandbox::new();
+    let schema = "{properties: {level: {enum: [low, high]}, kind: {const: x}, size: {type: [integer, 'null']}}, required: [level]}";
+    sandbox.file("main.worker", &format!("---\nname: main\nmodel: ollama:q\nschema_out: {schema}\n---\nDo it.\n"));
+    let ended = sandbox.run(&["check", "."]);
+    assert!(
+        ended.stdout.contains("    output  {kind?: x, level: low | high, size?: integer | null}\n"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn settings_are_said_to_be_where_they_are() {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", GOOD);
+    for arguments in [&["config"][..], &["run", ".", "--config", "x"]] {
+        let ended = sandbox.run(arguments);
+        let file = sandbox.path().join(".config/llm-do/config.toml");
+        let said = format!("settings are in {}, and docs/configuration.md describes them", file.display());
+        assert!(ended.code == Some(2) && ended.stderr.contains(&said), "{arguments:?}: {}", ended.stderr);
+    }
 }

@@ -51,7 +51,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 3 | modle: x
   | ^^^^^
   |
-  = hint: did you mean `model`? keys: allow_workers, approval, attachment_policy, compatible_models, description, entry, instructions, limits, locked, model, model_settings, name, and 8 more
+  = hint: did you mean `model`? keys: allow_workers, approval, attachment_policy, compatible_models, context, description, entry, instructions, limits, locked, model, model_settings, and 9 more
 
 1 error";
     check(&ended("modle: x", "- say: never\n", &[]), 2, "", said);
@@ -63,7 +63,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 #[test]
 fn three_is_the_provider() {
     let said = "error: agent `main`: not authenticated: the script says so\n\
-                hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key";
+                hint: `llm-do models` lists what can be asked; `ollama` needs no key";
     check(&ended("", "- fail: authenticate\n", &[]), 3, "", said);
 }
 
@@ -75,8 +75,8 @@ fn four_is_an_approval_that_is_needed_or_refused() {
     let waits = ended(files, WRITES, &[]);
     let id = waits.stderr.split_once('(').unwrap().1.split_once(')').unwrap().0.to_owned();
     let said = format!(
-        "waiting for approval ({id}): main › write_file\n{{\n  \"path\": \"out.txt\",\n  \"content\": \"x\"\n}}\n\
-         reason: creates the file `out.txt`\n+ x (no line break at the end)\n{SUMMARY}\n\
+        "waiting for approval ({id}): main › write_file\n\
+         creates out.txt: 1 line added\n   1 + x\n       (no line break at the end)\n{SUMMARY}\n\
          error: approval is needed for `write_file` of main\nhint: `llm-do resume RUN --approve {id}` allows it and goes on; `--refuse {id}` refuses it"
     );
     check(&waits, 4, "", &said);
@@ -133,7 +133,7 @@ fn six_is_an_answer_that_violates_its_schema() {
     let ended = ended(keys, "- say: '{}'\n", &[]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(6), ""));
     let said = "0.0 s · 4 requests · 0 tokens in, 0 out · $0 · RUN\n\
-                error: the answer of agent `main` violates its schema: the value as a whole: \"n\" is a required property";
+                error: the answer of agent `main` violates its schema: `n` is missing";
     assert_eq!(ended.stderr, said);
 }
 
@@ -160,12 +160,15 @@ fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
 /// The provider has said what went in, and nobody knows what it would have charged for the rest.
 const NOTHING: &str = "0.0 s · 1 request, 1 unanswered · 10 tokens in, 1 out · about $0.0000 · RUN";
 
+/// A person stopped it.
+const CANCELLED: &str = "0.0 s · 1 request cancelled · at least $0.0000 · RUN";
+
 #[test]
 fn beyond_a_hundred_somebody_else_ended_it() {
     let on = "`llm-do resume RUN` goes on where it stopped";
-    let said = format!("{NOTHING}\nerror: not done after 0.3 seconds\nhint: `--timeout` allows more; {on}");
-    check(&stopped(&["--timeout", "0.3"], None), 124, "", &said);
-    check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{NOTHING}\nerror: interrupted\nhint: {on}"));
+    let said = format!("{NOTHING}\nerror: timed out after 0.3 s\nhint: `--timeout` allows more; {on}");
+    check(&stopped(&["--timeout", "0.3"], None), 124, "On\n[unfinished]\n", &said);
+    check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{CANCELLED}\nerror: interrupted\nhint: {on}"));
     check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated\nhint: {on}"));
 }
 
@@ -186,6 +189,6 @@ fn without_a_record_the_hints_are_those_of_a_run_that_is_over() {
          hint: a flag or `runtime.limits` in the manifest allows more"
     );
     check(&limited, 5, "", &said);
-    let nothing = NOTHING.trim_end_matches(" · RUN");
-    check(&stopped(&["--ephemeral"], Some(Signal::INT)), 130, "", &format!("{nothing}\nerror: interrupted"));
+    let cancelled = CANCELLED.trim_end_matches(" · RUN");
+    check(&stopped(&["--ephemeral"], Some(Signal::INT)), 130, "", &format!("{cancelled}\nerror: interrupted"));
 }

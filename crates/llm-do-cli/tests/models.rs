@@ -1,4 +1,4 @@
-//! The command `models`, and what a run costs.
+//! The commands `models` and `doctor`, and what a run costs.
 #![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
 
 use std::path::Path;
@@ -118,7 +118,7 @@ acme:rocket-1             1.5       4         1.5          1.5
     assert_eq!(text, expected);
     let nothing = llm_do(home.path(), &[], &["models", "no-such-model"]);
     assert_eq!(stdout(&nothing), "");
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("no provider and no model has such a name"));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing matches \"no-such-model\""));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_price_that_is_none_is_a_usage_error() {
     let output = llm_do(home.path(), &[], &["models"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("config.toml") && said.contains("-1 is not a price"), "{said}");
+    assert!(said.contains("config.toml:2:9") && said.contains("expected a number from 0 to 1000000000"), "{said}");
 }
 
 /// Runs one agent. Its provider answers nothing at first and is asked again; each time it reports 900 tokens in, 100 more
@@ -193,4 +193,66 @@ fn a_script_costs_nothing() {
     let result = json_of(&llm_do(home.path(), &[], &["run", "hi.worker", "Hi", "--trust", "--output-format", "json"]));
     assert_eq!(result["usage"]["total"]["input_tokens"], 3);
     assert_eq!(result["usage"]["total"]["cost_usd"], 0.0);
+}
+
+#[test]
+fn an_overview_is_one_screen_and_leads_to_the_rest() {
+    let home = home(CONFIG);
+    let every =
+        ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "GROQ_API_KEY", "XAI_API_KEY"];
+    let more = ["MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "TOGETHER_API_KEY", "CEREBRAS_API_KEY", "ACME_KEY"];
+    let all: Vec<(&str, &str)> = every.iter().chain(&more).map(|name| (*name, "k")).collect();
+    for count in 0..=all.len() {
+        let text = stdout(&llm_do(home.path(), &all[..count], &["models"]));
+        assert!(text.lines().count() <= 23, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        // Each command that is named shows more.
+        for line in text.lines().filter(|line| line.starts_with('…')) {
+            let (_, command) = line.split_once("llm-do ").unwrap();
+            let shown = stdout(&llm_do(home.path(), &all[..count], &command.split(' ').collect::<Vec<_>>()));
+            assert!(shown.lines().count() > 3, "{command}: {shown}");
+        }
+    }
+    let text = stdout(&llm_do(home.path(), &[("OPENAI_API_KEY", "k")], &["models"]));
+    assert!(text.starts_with("openai       key in OPENAI_API_KEY\n"), "{text}");
+    assert!(text.contains("\nopenai:gpt-5-mini ") && text.contains(" more: llm-do models openai:\n"), "{text}");
+    assert!(!text.contains("anthropic:claude"), "it has no key: {text}");
+    let all = stdout(&llm_do(home.path(), &[], &["models", "--all"]));
+    assert!(all.lines().count() > 1000 && all.contains("anthropic:claude-haiku-4-5"), "{all}");
+}
+
+#[test]
+fn the_doctor_sends_nothing_unless_asked_to() {
+    let fake = FakeLlm::start(FakeScript::new());
+    let (home, url) = (home(""), fake.anthropic_url());
+    let variables = [("ANTHROPIC_API_KEY", "hunter1"), ("ANTHROPIC_BASE_URL", url.as_str()), ("PATH", "/usr/bin:/bin")];
+    let well = llm_do(home.path(), &variables, &["doctor"]);
+    let text = stdout(&well);
+    assert_eq!(fake.stats().connections, 0, "{text}");
+    for subject in ["program", "config", "keys", "model", "store", "fence", "python", "terminal"] {
+        assert!(text.lines().any(|line| line[6..].starts_with(subject)), "{subject}: {text}");
+    }
+    assert!(text.contains("anthropic (ANTHROPIC_API_KEY)") && !text.contains("hunter"), "{text}");
+    let entries = std::fs::read_dir(home.path()).unwrap().count();
+    assert_eq!(entries, 1, "nothing is written");
+    let online = json_of(&llm_do(home.path(), &variables, &["doctor", "--online", "--json"]));
+    assert_eq!(online["ok"], true, "{online}");
+    let found = online["findings"].as_array().unwrap();
+    let answered = found.iter().find(|finding| finding["subject"] == "online").unwrap();
+    assert!(answered["found"].as_str().unwrap().starts_with("anthropic answers ("), "{answered}");
+    assert_eq!(fake.stats().connections, 1);
+}
+
+#[test]
+fn the_doctor_names_what_is_wrong_and_looks_at_all_the_rest() {
+    let home = home("modle = 1\n");
+    let gone = [("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")];
+    for (variables, args, subject) in [(&[][..], &["doctor"][..], "config"), (&gone, &["doctor", "--online"], "online")]
+    {
+        let output = llm_do(home.path(), variables, args);
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let is_wrong = |line: &str| line.starts_with(&format!("wrong {subject} "));
+        assert!(text.lines().any(is_wrong) && text.contains("fence"), "{text}");
+    }
 }

@@ -20,12 +20,60 @@ fn every_template_is_a_good_project() {
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{template}");
         assert!(ended.stdout.starts_with("wrote\n  made/project.json\n"), "{template}: {}", ended.stdout);
         assert!(ended.stdout.ends_with("\nnext: llm-do check made\n"), "{template}: {}", ended.stdout);
-        let checked = sandbox.run_in(&["check", "made"], &[("ANTHROPIC_API_KEY", "key")]);
+        let checked = sandbox.run_in(&["check", "made"], &[("LLM_DO_MODEL", "ollama:qwen3")]);
         assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{template}");
+        // Which model is asked is for the user to say: until then it is noted, and nothing is wrong.
+        let checked = sandbox.run(&["check", "made"]);
+        let agents = if template == "multi" { "main, researcher, writer have" } else { "main has" };
+        let note =
+            format!("note: {agents} no model yet\n |\n = hint: `-m`, `LLM_DO_MODEL` or `llm-do models --use`\n\n");
+        assert_eq!((checked.code, checked.stderr), (Some(0), note), "{template}");
+        assert!(checked.stdout.contains("  main  no model yet  (main.worker)\n"), "{}", checked.stdout);
+        let checked = sandbox.run(&["check", "made", "--json"]);
+        let checked: Value = serde_json::from_str(&checked.stdout).unwrap();
+        assert_eq!((&checked["ok"], &checked["agents"][0]["model"]), (&true.into(), &Value::Null), "{template}");
     }
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.run(&["new", "a/b/c"]).code, Some(0), "directories are made");
     assert_eq!(sandbox.run(&["check", "a/b/c"]).code, Some(0));
+}
+
+#[test]
+fn the_demo_asks_and_needs_no_key() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.run(&["new", "demo", "--template", "demo"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.ends_with("\nnext: llm-do demo\n"), "{}", ended.stdout);
+    let checked = sandbox.run(&["check", "demo"]);
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "it names its model");
+    let asked = sandbox.run(&["demo"]);
+    assert_eq!((asked.code, asked.stdout.as_str()), (Some(4), ""), "{}", asked.stderr);
+    assert!(asked.stderr.contains("approval is needed for `write_file` of main"), "{}", asked.stderr);
+    assert!(!sandbox.path().join("demo/drafts/haiku.md").exists());
+    let refused = sandbox.run(&["demo", "--reject-all"]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    let approved = sandbox.run(&["demo", "--approve-all"]);
+    assert_eq!(approved.code, Some(0), "{}", approved.stderr);
+    assert!(approved.stdout.starts_with("The haiku is in drafts/haiku.md"), "{}", approved.stdout);
+    assert!(sandbox.path().join("demo/drafts/haiku.md").exists());
+}
+
+#[test]
+fn the_name_of_a_command_is_no_name_of_a_project() {
+    let sandbox = Sandbox::new();
+    let refused = sandbox.run(&["new", "models"]);
+    let said = "error: `models` is a command of llm-do\nhint: choose another name, such as `llm-do new my-models`\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (Some(2), said));
+    assert!(sandbox.tree().is_empty());
+    assert_eq!(sandbox.run(&["new", "my-models"]).code, Some(0));
+    // Whoever has such a project reads which of both it was.
+    let worker = "---\nname: main\nmodel: scripted:script.yaml\n---\nx\n";
+    sandbox.file("schema/main.worker", worker).file("schema/script.yaml", "- say: the project\n");
+    let ended = sandbox.run(&["schema", "worker"]);
+    let said = "note: `schema` is a command; `llm-do ./schema` runs the project of that name\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said));
+    let ended = sandbox.run(&["./schema", "hi"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "the project\n"), "{}", ended.stderr);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use llm_do::OnLimit;
 use llm_do::remedy::Remedy;
 use llm_do::runs::BudgetsInForce;
 use llm_do::store::budget::{Budget, BudgetBook, BudgetError};
@@ -23,6 +24,8 @@ pub struct BudgetConfig {
     pub project: Option<String>,
     /// From this share on a run says that it comes to its end.
     pub warn_at: Option<f64>,
+    /// What happens where it is used up.
+    pub on_limit: Option<OnLimit>,
 }
 
 /// No budget is larger.
@@ -66,8 +69,8 @@ impl BudgetConfig {
             let path: PathBuf = variables.expand(path);
             path.canonicalize().unwrap_or(path)
         });
-        let Self { name, usd, per, warn_at, .. } = self;
-        Budget { name: name.clone(), usd: *usd, per: *per, project, warn_at: *warn_at }
+        let Self { name, usd, per, warn_at, on_limit, .. } = self;
+        Budget { name: name.clone(), usd: *usd, per: *per, project, warn_at: *warn_at, on_limit: *on_limit }
     }
 }
 

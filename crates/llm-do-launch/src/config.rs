@@ -6,6 +6,7 @@ use std::path::Path;
 use llm_do::prices::{ModelPrice, Prices, Rate, Rates};
 use llm_do::providers::{CustomProvider, ModelNameError, ProtocolKind, Quirks, VERTEX, provider};
 use llm_do::records::Durability;
+use llm_do::schema::settings_mistakes;
 use llm_do::store::retention::RetentionRule;
 use llm_do::{ModelName, Secret, files};
 use serde::de::Error as _;
@@ -19,6 +20,9 @@ use crate::notify::NotifyConfig;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    /// For editors.
+    #[serde(rename = "$schema")]
+    _schema: Option<String>,
     /// The last resort of an agent that names no model.
     pub model: Option<String>,
     #[serde(default)]
@@ -186,6 +190,9 @@ pub struct HttpConfig {
     pub idle_seconds: Option<f64>,
     pub proxy: Option<String>,
     pub ca_file: Option<std::path::PathBuf>,
+    /// Whether an answer is asked for again of which some was shown already, and cannot be taken back. A run says it.
+    #[serde(skip)]
+    pub never_after_output: bool,
 }
 
 /// No configuration is larger.
@@ -197,7 +204,10 @@ impl Config {
         let Some(path) = path else { return Ok(Self::default()) };
         let read = files::read_regular(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
         match read {
-            Ok(text) => Self::parse(&text).map_err(|error| LaunchError::usage(format!("{}: {error}", path.display()))),
+            Ok(text) => Self::parse(&text).map_err(|error| match settings_mistakes(path.to_owned(), &text) {
+                Some(report) => LaunchError::Project(report),
+                None => LaunchError::usage(format!("{}: {error}", path.display())),
+            }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(LaunchError::usage(format!("{} cannot be read: {error}", path.display()))),
         }
@@ -243,6 +253,7 @@ mod tests {
     use super::*;
 
     const FULL: &str = r#"
+"$schema" = "config.schema.json"
 model = "anthropic:claude-haiku-4-5"
 [providers.acme]
 kind = "openai-chat"
@@ -289,6 +300,11 @@ directories = ["~/.cargo/bin"]
         assert_eq!(Config::default().runs.retention(), RetentionRule { days: 90, megabytes: 2048 });
         assert_eq!(config.fence.accept, Some(FenceChoice::Thin));
         assert_eq!(config.shell.directories, ["~/.cargo/bin"]);
+    }
+
+    #[test]
+    fn what_is_read_is_what_the_table_has() {
+        assert_eq!(settings_mistakes("config.toml".into(), FULL).map(|report| report.to_string()), None);
     }
 
     #[test]

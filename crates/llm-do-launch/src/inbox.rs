@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use llm_do::approval::{AskedQuestion, PendingQuestion, SHORT_ID, key_of_call, short_id};
+use llm_do::approval::{AskedQuestion, PendingQuestion, SHORT_ID, check_edited_raise, key_of_call, short_id};
 use llm_do::records::{Blobs, JournalContents, JournalError, StepKind, read_with};
 use llm_do::store::answers::{AnswerWriteError, StoredAnswer};
 use llm_do::store::index::RunState;
@@ -208,6 +208,7 @@ impl Inbox {
 
 /// Whether arguments that a person wrote are such as the tool takes, as far as the record says.
 pub async fn check_edited(waiting: &WaitingQuestion, edited: &RawJson) -> Result<(), String> {
+    check_edited_raise(&waiting.question.tool, &waiting.question.arguments, edited)?;
     let Some(schema) = waiting.schema.as_ref().and_then(|schema| schema.to::<serde_json::Value>().ok()) else {
         return Ok(());
     };

@@ -119,6 +119,7 @@ impl EndReason {
             RunError::Input(_)
             | RunError::NoAgent { .. }
             | RunError::NoProvider { .. }
+            | RunError::Incompatible { .. }
             | RunError::Toolset { .. }
             | RunError::IdleRule { .. }
             | RunError::UnknownPrice { .. }
@@ -129,7 +130,9 @@ impl EndReason {
             RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
             RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
             RunError::Ended(Ending::Unauthenticated { .. }) | RunError::NotAskedAgain { .. } => Self::Provider,
-            RunError::Ended(Ending::Limit { .. } | Ending::Budget { .. }) | RunError::Limit { .. } => Self::Limit,
+            RunError::Ended(Ending::Limit { .. } | Ending::Budget { .. })
+            | RunError::Limit { .. }
+            | RunError::ContextFull { .. } => Self::Limit,
             RunError::Model { error, .. } => match error {
                 ModelError::Authenticate(_)
                 | ModelError::FixRequest(_)
@@ -452,31 +455,35 @@ impl RunKeeper {
         }
     }
 
-    /// The turn that goes on is this one: another process may ask it to end. Looked for before each of its steps, and by
-    /// [`RunKeeper::hear_cancel`].
-    pub fn listens_for(&self, turn: &CancellationToken) {
-        if self.kept.is_some() {
-            *self.ear.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn.clone());
-        }
-    }
-
-    /// Waits until another process asks the run to end, and then ends its turn.
-    pub async fn hear_cancel(&self) {
+    /// The turn that goes on is this one: another process may ask it to end. Looked for before each of its steps, and by a
+    /// task of its own, which is not polled whenever the turn is, until what this gives is dropped.
+    pub fn listens_for(&self, turn: &CancellationToken) -> Option<CancelWatch> {
         const LOOK: Duration = Duration::from_secs(1);
-        if self.kept.is_none() {
-            return std::future::pending().await;
-        }
-        loop {
-            tokio::time::sleep(LOOK).await;
-            if self.ear.look() {
-                return;
+        self.kept.as_ref()?;
+        *self.ear.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn.clone());
+        let ear = Arc::clone(&self.ear);
+        Some(CancelWatch(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if ear.look() {
+                    return;
+                }
             }
-        }
+        })))
     }
 
     /// Whether another process has asked it to end.
     pub fn is_cancelled(&self) -> bool {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) == Some(EndReason::Cancelled)
+    }
+}
+
+/// A task that looks whether another process wants a turn to end, as long as this is there.
+pub struct CancelWatch(tokio::task::JoinHandle<()>);
+
+impl Drop for CancelWatch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

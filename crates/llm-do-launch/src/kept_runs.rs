@@ -160,11 +160,7 @@ fn said_in(contents: &JournalContents, turn: u64, prompt: Option<String>) -> Res
 /// The models of a record, with those that are chosen now.
 fn models_of(words: &[String], anew: &ModelChoices) -> Result<Vec<String>, LaunchError> {
     let unreadable = |error| LaunchError::usage(format!("the models of the run: {error}"));
-    let (required, mut of_agents) = chosen_models(words).map_err(unreadable)?;
-    of_agents.extend(anew.overrides.clone());
-    let required = anew.required.clone().or(required);
-    let of_agents = of_agents.into_iter().map(|(agent, model)| format!("{agent}={model}"));
-    Ok(required.iter().map(ToString::to_string).chain(of_agents).collect())
+    Ok(chosen_models(words).map_err(unreadable)?.under(anew).words())
 }
 
 /// Whether a file is called a bundle rather than a journal.

@@ -31,17 +31,19 @@ use crate::program_terms::{ProgramTerms, ruled, with_creation_defaults};
 use crate::python::PythonPlan;
 use crate::record::{RunHeader, RunRecord};
 use crate::rehearsal::RehearsedRequest;
-use crate::session::{Session, SessionPace, SessionParts, SessionUpdates, TurnReport};
+use crate::session::{Session, SessionLength, SessionPace, SessionParts, SessionUpdates, TurnReport};
 use crate::settings::Settings;
 use crate::tools::ToolOffer;
 use crate::trust::{Settlement, Standing, TrustAnswers};
-use crate::{budgets, children, fencing, providers, rules, text, tools, trust};
+use crate::{budgets, children, fencing, providers, rules, text, tools, trust, usable};
 
 /// What was decided about a run; made once.
 #[derive(Clone)]
 pub struct Launch {
     /// As it was typed, relative to the directory.
     pub project: PathBuf,
+    /// Whether there is no project, and a plain assistant without tools answers.
+    pub assistant: bool,
     /// The base of relative paths, of shells and of children.
     pub directory: WorkingDirectory,
     /// Where it starts, if not where the project says.
@@ -119,7 +121,11 @@ impl Launch {
 
     /// Reads and links the project. Nothing of it runs.
     pub fn survey(self, settings: &Arc<Settings>) -> Result<SurveyedLaunch, LaunchError> {
-        let project = Project::load_from(&self.project, &self.directory).map_err(LaunchError::Project)?;
+        let project = if self.assistant {
+            Project::new(self.directory.join(".")).agent("assistant.worker", ASSISTANT)
+        } else {
+            Project::load_from(&self.project, &self.directory).map_err(LaunchError::Project)?
+        };
         self.survey_project(project, settings)
     }
 
@@ -152,9 +158,14 @@ impl Launch {
     }
 }
 
+/// Whoever answers where no project was named.
+const ASSISTANT: &str = "---\nname: assistant\n---\nAnswer what the user asks, as briefly as it can be answered well. You have no \
+tools: say so where one would be needed.\n";
+
 /// Scripts that the user names outside the project, relative to the working directory.
 fn read_scripts(models: &mut ModelChoices, directory: &WorkingDirectory) -> Result<(), LaunchError> {
-    let chosen = models.required.iter().chain(models.fallbacks.iter().map(|fallback| &fallback.model));
+    let chosen =
+        models.required.iter().chain(&models.all).chain(models.fallbacks.iter().map(|fallback| &fallback.model));
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -253,6 +264,13 @@ impl TrustedLaunch {
         matches!(self.trusted.project().code, Code::Unread)
     }
 
+    /// Where its Python files are no Python, as warnings; nothing of them is run.
+    pub async fn python_syntax(&self) -> llm_do::Report {
+        let root = &self.trusted.project().root;
+        let python = self.launch.python.python(root, None, &self.launch.fence, &self.launch.directory);
+        self.trusted.python_syntax(&python).await
+    }
+
     /// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no
     /// code to be found were reported before any code ran.
     pub async fn start_python(self) -> Result<Self, LaunchError> {
@@ -310,6 +328,10 @@ impl LinkedLaunch {
         &self.program
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// The same program, changed by whoever drives it.
     pub fn adapted<E>(self, change: impl FnOnce(Program) -> Result<Program, E>) -> Result<Self, E> {
         Ok(Self { program: self.program.adapted(change)?, ..self })
@@ -320,6 +342,15 @@ impl LinkedLaunch {
         match &self.program.entry {
             Entry::Agent(name) => self.program.agents.get(name).is_some_and(|agent| agent.output == Typing::Untyped),
             Entry::Function(_) | Entry::Open => false,
+        }
+    }
+
+    /// Refuses a run that would ask for a key which is not set. A run that is replayed or only rehearsed asks nobody.
+    pub fn check_keys(&self) -> Result<(), LaunchError> {
+        let Settings { variables, config, .. } = &*self.settings;
+        match self.launch.purpose {
+            Purpose::Answer => usable::check_keys(&self.program, &self.launch.project, variables, config),
+            Purpose::FirstRequest(_) => Ok(()),
         }
     }
 
@@ -350,6 +381,7 @@ impl LinkedLaunch {
             Purpose::FirstRequest(rehearsed) => Some(rehearsed),
         };
         let (program, models) = tools::cast(program, launch.tools, variables, config, directory, rehearsed)?;
+        let models = models.connected_by(providers::connector(Arc::clone(&settings), directory.clone()));
         let state_directory = state.directory().map(Path::to_owned).map(own);
         let (overrides, policy) = (&launch.policy, &program.policy);
         let mut runtime = RuntimeConfig {
@@ -472,6 +504,7 @@ pub struct ListenPlan {
     pub log: Option<Arc<dyn MessageLog>>,
     /// What was said elsewhere, which the conversation begins with.
     pub history: Vec<Message>,
+    pub length: SessionLength,
     /// How a question is answered from elsewhere, in the words of the front end.
     pub answering: Option<AnswerWording>,
 }
@@ -526,10 +559,20 @@ impl ReadyRun {
             Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
-        let ListenPlan { report, caller, pace, answering, history, .. } = listen;
+        let ListenPlan { report, caller, pace, answering, history, length, .. } = listen;
         let notifier = notifier.map(|notifier| Arc::new(notifier.worded(answering)));
-        let parts =
-            SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores, history };
-        Session::start(parts)
+        Session::start(SessionParts {
+            runtime,
+            events,
+            questions,
+            caller,
+            report,
+            pace,
+            keeper,
+            notifier,
+            restores,
+            history,
+            length,
+        })
     }
 }

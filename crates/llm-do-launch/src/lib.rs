@@ -4,6 +4,7 @@
 pub mod budgets;
 pub mod children;
 pub mod config;
+pub mod config_edit;
 pub mod error;
 pub mod fencing;
 pub mod inbox;
@@ -27,3 +28,4 @@ pub mod state;
 pub mod text;
 pub mod tools;
 pub mod trust;
+pub mod usable;

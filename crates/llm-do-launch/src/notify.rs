@@ -134,7 +134,19 @@ impl Notifier {
             if broker.open().iter().any(|open| open.id() == &request.id) {
                 let (id, path, tool) = (request.id.clone(), request.path.clone(), request.tool.clone());
                 let (arguments, reason) = (request.arguments.clone(), request.question.reason.clone());
-                let pending = PendingQuestion { id, path, tool, arguments, reason, preview: None, foreign: None };
+                let (shows, edits, rule) = (Vec::new(), None, None);
+                let pending = PendingQuestion {
+                    id,
+                    path,
+                    tool,
+                    arguments,
+                    reason,
+                    preview: None,
+                    shows,
+                    edits,
+                    rule,
+                    foreign: None,
+                };
                 notifier.tell(&pending).await;
             }
         });
@@ -255,6 +267,9 @@ mod tests {
             arguments: RawJson::parse(arguments).unwrap(),
             reason: "changes sk-0123456789abc".to_owned(),
             preview: None,
+            shows: Vec::new(),
+            edits: None,
+            rule: None,
             foreign: None,
         }
     }

@@ -1,12 +1,12 @@
 //! From names of providers to connections: addresses and keys out of the environment and the configuration.
 
 use llm_do::providers::{
-    Exchange, HttpClient, HttpSettings, KeyForm, LaterKey, OpenAiChat, Provider, ProxySettings, Quirks, Retries,
-    provider,
+    Exchange, HttpClient, HttpSettings, KeyForm, LaterKey, OpenAiChat, PROVIDERS, Provider, ProxySettings, Quirks,
+    Retries, provider,
 };
 use llm_do::python::PythonEndpoint;
 use llm_do::remedy::Remedy;
-use llm_do::{Endpoint, Key, Models, Program, Secret, WorkingDirectory, files};
+use llm_do::{Endpoint, Key, Model, Models, Program, Secret, WorkingDirectory, files};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::error::LaunchError;
 use crate::key_command::KeyCommand;
 use crate::rehearsal::{Rehearsal, RehearsedRequest};
-use crate::settings::Variables;
+use crate::settings::{Settings, Variables};
 
 /// Who answers for each provider that the program's agents use.
 pub fn connect(
@@ -32,12 +32,50 @@ pub fn connect(
     }
     let http = HttpClient::new(http_settings(environment, &config.http)?)
         .map_err(|error| LaunchError::usage(error.to_string()))?;
-    let retries = Retries { attempts: config.http.retries.unwrap_or(Retries::STANDARD.attempts), ..Retries::STANDARD };
+    let retries = retries(config);
     for name in used {
         let endpoint = endpoint(name, program, environment, config, directory)?;
         models.insert(name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http: http.clone(), retries }));
     }
     Ok(models)
+}
+
+/// Connects providers that are first needed when a conversation goes on with another model.
+pub fn connector(
+    settings: Arc<Settings>,
+    directory: WorkingDirectory,
+) -> impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync {
+    move |name| {
+        let Settings { variables: environment, config, .. } = &*settings;
+        let endpoint = match (provider(name), config.providers.get(name)) {
+            (Some(row), _) => built_in(row, environment),
+            (None, Some(custom)) => configured(name, custom, environment, &directory),
+            (None, None) => Err(LaunchError::usage("there is no such provider")),
+        };
+        let endpoint = endpoint.map_err(|error| error.fact())?;
+        if let Key::Missing { variables } = &endpoint.key {
+            return Err(format!("its key is missing ({})", variables.join(" or ")));
+        }
+        let settings = http_settings(environment, &config.http).map_err(|error| error.fact())?;
+        let http = HttpClient::new(settings).map_err(|error| error.to_string())?;
+        Ok(Arc::new(Exchange { endpoint: Arc::new(endpoint), http, retries: retries(config) }))
+    }
+}
+
+/// Providers that can be asked now: those whose key is at hand or that need none, with how it is known.
+pub fn usable(environment: &Variables, config: &Config) -> Vec<String> {
+    let has_key = |names: &[&str]| names.iter().any(|name| environment.get(name).is_some());
+    let rows = PROVIDERS.iter().filter(|row| row.protocol.protocol().is_some() && has_key(row.key_variables));
+    let own = config
+        .providers
+        .iter()
+        .filter(|(_, own)| own.api_key_env.as_ref().is_none_or(|variable| environment.get(variable).is_some()));
+    rows.map(|row| row.name.to_owned()).chain(own.map(|(name, _)| name.clone())).collect()
+}
+
+fn retries(config: &Config) -> Retries {
+    let attempts = config.http.retries.unwrap_or(Retries::STANDARD.attempts);
+    Retries { attempts, after_output: !config.http.never_after_output, ..Retries::STANDARD }
 }
 
 /// No provider answers, and what they would be asked is kept.
@@ -104,7 +142,7 @@ fn built_in(row: &Provider, environment: &Variables) -> Result<Endpoint, LaunchE
             if variable == GOOGLE_KEY {
                 quirks.key_form = KeyForm::Own;
             }
-            Key::Secret(Secret::new(key.trim()))
+            Key::OfVariable { variable: variable.to_owned(), secret: Secret::new(key.trim()) }
         }
         None if !row.needs_key() => Key::Unneeded,
         None => Key::Missing { variables: owned(row.key_variables) },
@@ -171,7 +209,7 @@ fn configured(
     let key = match (&custom.api_key_env, &custom.api_key_cmd) {
         (None, None) => custom.api_key.clone().map_or(Key::Unneeded, Key::Secret),
         (Some(variable), _) => match environment.get(variable) {
-            Some(key) => Key::Secret(Secret::new(key.trim())),
+            Some(key) => Key::OfVariable { variable: variable.clone(), secret: Secret::new(key.trim()) },
             None => Key::Missing { variables: vec![variable.clone()] },
         },
         (None, Some(command)) => {

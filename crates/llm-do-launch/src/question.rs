@@ -1,9 +1,12 @@
-//! The words of a question, so that every front end says the same before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
-//! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
+//! The words of a question, so that every front end says the same before a tool runs. Pure: a request in, lines out. All that a call
+//! would do is shown once, nothing of it is cut; what comes from elsewhere is marked line by line and never stands in a heading.
+
+use std::fmt;
 
 use llm_do::approval::{Memory, PendingQuestion, Question, short_id};
-use llm_do::escape::{visible, visible_lines, visible_name};
+use llm_do::escape::{is_deceptive, visible, visible_json, visible_lines, visible_name};
 use llm_do::{ApprovalRequest, RawJson};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 /// Longer words of others are cut.
 const LONGEST_FOREIGN: usize = 2000;
@@ -29,78 +32,11 @@ pub enum LineRole {
     Quoted,
 }
 
-/// An answer that the person may give: the key for it, and all that it allows.
+/// A key that the person may press, and what it does in few words.
 #[derive(Debug, PartialEq, Eq)]
-pub struct AnswerChoice {
+pub struct AnswerKey {
     pub key: char,
-    pub words: String,
-}
-
-/// The question without its keys.
-pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<QuestionLine> {
-    let Question { reason, preview, foreign, .. } = &request.question;
-    let words = QuestionWords {
-        reason,
-        arguments: &request.arguments,
-        preview: preview.as_deref(),
-        foreign: foreign.as_deref(),
-    };
-    words.lines(heading(request, number))
-}
-
-/// The same of a question that another process asks, under a name by which it can be answered.
-pub fn waiting_lines(pending: &PendingQuestion, name: &str) -> Vec<QuestionLine> {
-    let PendingQuestion { path, tool, arguments, reason, preview, foreign, .. } = pending;
-    let words = QuestionWords { reason, arguments, preview: preview.as_deref(), foreign: foreign.as_deref() };
-    let path: Vec<&str> = path.iter().map(String::as_str).chain([tool.as_str()]).collect();
-    words.lines(format!("approval: {} ({name})", visible_name(&path.join(" › "))))
-}
-
-/// What a person reads of a question, whoever asks it.
-struct QuestionWords<'a> {
-    reason: &'a str,
-    arguments: &'a RawJson,
-    preview: Option<&'a str>,
-    foreign: Option<&'a str>,
-}
-
-impl QuestionWords<'_> {
-    fn lines(&self, heading: String) -> Vec<QuestionLine> {
-        let plain = |text: &str| QuestionLine { role: LineRole::Plain, text: format!("  {text}") };
-        let mut lines = vec![QuestionLine { role: LineRole::Heading, text: heading }];
-        lines.push(plain(&visible_name(self.reason)));
-        lines.extend(visible_lines(&self.arguments.indented()).lines().map(plain));
-        if let Some(preview) = self.preview {
-            lines.push(plain("in detail:"));
-            let shown = visible_lines(preview);
-            lines.extend(shown.lines().map(|line| QuestionLine { role: role_in_difference(line), ..plain(line) }));
-        }
-        if let Some(foreign) = self.foreign {
-            let quoted = |line: &str| QuestionLine { role: LineRole::Quoted, text: format!("  │ {}", visible(line)) };
-            lines.push(plain("in the words of its author:"));
-            lines.extend(bounded(foreign).lines().map(quoted));
-        }
-        lines
-    }
-}
-
-/// A question that waits to be answered elsewhere or later: the call, why it is asked, and what it would change.
-pub fn pending(pending: &PendingQuestion) -> String {
-    let PendingQuestion { id, path, tool, arguments, reason, preview, foreign } = pending;
-    let asked = call(&format!("waiting for approval ({})", short_id(id)), path, tool, arguments);
-    let preview = preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end())));
-    let quoted = |foreign: &String| {
-        let lines: Vec<String> = bounded(foreign).lines().map(|line| format!("│ {}\n", visible(line))).collect();
-        format!("in the words of its author:\n{}", lines.concat())
-    };
-    let (preview, foreign) = (preview.unwrap_or_default(), foreign.as_ref().map(quoted).unwrap_or_default());
-    format!("{asked}reason: {}\n{preview}{foreign}", visible_name(reason))
-}
-
-/// A call, all of it.
-pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
-    let arguments = visible_lines(&arguments.indented());
-    format!("{heading}: {} › {}\n{arguments}\n", visible_name(&path.join(" › ")), visible_name(tool))
+    pub words: &'static str,
 }
 
 /// Which question of a run it is, of those that are known so far.
@@ -111,17 +47,210 @@ pub struct QuestionNumber {
     pub of: Option<usize>,
 }
 
-fn heading(request: &ApprovalRequest, QuestionNumber { number, of }: QuestionNumber) -> String {
-    let path: Vec<&str> = request.path.iter().map(String::as_str).chain([request.tool.as_str()]).collect();
-    let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
-    format!("approval {number}{of}: {} ({})", visible_name(&path.join(" › ")), short_id(&request.id))
+/// What may be answered beside yes and no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerOffer {
+    /// What is remembered for the session.
+    pub memory: Memory,
+    /// Whether a rule can be added.
+    pub lasts: bool,
+    /// It is about a limit: a yes raises it, and another figure can be named.
+    pub raises: bool,
 }
 
-/// A line of a difference.
+/// The question without its keys.
+pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<QuestionLine> {
+    edited_lines(request, &request.arguments, &request.question, number)
+}
+
+/// The same about other arguments for the call, of which this would be asked.
+pub fn edited_lines(
+    request: &ApprovalRequest,
+    arguments: &RawJson,
+    question: &Question,
+    QuestionNumber { number, of }: QuestionNumber,
+) -> Vec<QuestionLine> {
+    let Question { reason, preview, shows, rule, foreign, .. } = question;
+    let words = QuestionWords {
+        reason,
+        arguments,
+        preview: preview.as_deref(),
+        shows,
+        rule: rule.as_deref(),
+        foreign: foreign.as_deref(),
+    };
+    let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
+    words.lines(&heading(&format!("approval {number}{of}"), &request.path, &request.tool, short_id(&request.id)))
+}
+
+/// The same of a question that another process asks, under a name by which it can be answered.
+pub fn waiting_lines(pending: &PendingQuestion, name: &str) -> Vec<QuestionLine> {
+    QuestionWords::of(pending).lines(&heading("approval", &pending.path, &pending.tool, name))
+}
+
+/// A question that waits to be answered elsewhere or later, in the same words.
+pub fn pending(pending: &PendingQuestion) -> String {
+    let PendingQuestion { id, path, tool, .. } = pending;
+    let path = visible_name(&path.join(" › ")).into_owned();
+    let heading = format!("waiting for approval ({}): {path} › {}", short_id(id), visible_name(tool));
+    let lines = QuestionWords::of(pending).lines(&heading);
+    joined(&lines)
+}
+
+/// A call, all of it, under a heading that ends with what was called.
+pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
+    let lines = joined(&argument_lines(arguments, &[]));
+    format!("{heading}: {} › {}\n{lines}", visible_name(&path.join(" › ")), visible_name(tool))
+}
+
+fn joined(lines: &[QuestionLine]) -> String {
+    lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect()
+}
+
+fn heading(what: &str, path: &[String], tool: &str, name: &str) -> String {
+    let path: Vec<&str> = path.iter().map(String::as_str).chain([tool]).collect();
+    format!("{what} · {} · {name}", visible_name(&path.join(" › ")))
+}
+
+/// What a person reads of a question, whoever asks it.
+struct QuestionWords<'a> {
+    reason: &'a str,
+    arguments: &'a RawJson,
+    preview: Option<&'a str>,
+    shows: &'a [String],
+    rule: Option<&'a str>,
+    foreign: Option<&'a str>,
+}
+
+impl<'a> QuestionWords<'a> {
+    fn of(pending: &'a PendingQuestion) -> Self {
+        let PendingQuestion { arguments, reason, preview, shows, rule, foreign, .. } = pending;
+        let (preview, rule, foreign) = (preview.as_deref(), rule.as_deref(), foreign.as_deref());
+        Self { reason, arguments, preview, shows, rule, foreign }
+    }
+
+    /// Everything once: what the preview holds in full is not shown again as an argument.
+    fn lines(&self, heading: &str) -> Vec<QuestionLine> {
+        let mut lines = vec![QuestionLine { role: LineRole::Heading, text: heading.to_owned() }];
+        if self.rule != Some(self.reason) {
+            lines.push(plain(visible_name(self.reason)));
+        }
+        let arguments = argument_lines(self.arguments, self.shows);
+        let of_preview = |line: &str| QuestionLine { role: role_in_difference(line), text: visible(line).into_owned() };
+        let preview = self.preview.into_iter().flat_map(str::lines).map(of_preview);
+        if self.shows.is_empty() {
+            lines.extend(arguments);
+            lines.extend(preview);
+        } else {
+            lines.extend(preview);
+            lines.extend(arguments);
+        }
+        if let Some(foreign) = self.foreign {
+            let quoted = |line: &str| QuestionLine { role: LineRole::Quoted, text: format!("│ {}", visible(line)) };
+            lines.push(plain("in the words of its author:"));
+            lines.extend(bounded(foreign).lines().map(quoted));
+        }
+        lines.extend(self.rule.map(|rule| plain(format!("because {}", visible_name(rule)))));
+        lines
+    }
+}
+
+fn plain(text: impl Into<String>) -> QuestionLine {
+    QuestionLine { role: LineRole::Plain, text: text.into() }
+}
+
+/// The members of an object, in the order in which they were written.
+struct Members(Vec<(String, RawJson)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+/// Arguments as `name  value`: texts line by line behind `│`, the rest as JSON. What cannot be seen is escaped in a text only
+/// where a `\` stands before its `│`, and there `\` is `\\`: no two texts look the same.
+fn argument_lines(arguments: &RawJson, shows: &[String]) -> Vec<QuestionLine> {
+    let Ok(Members(members)) = arguments.to::<Members>() else {
+        return visible_lines(&arguments.indented()).lines().map(plain).collect();
+    };
+    let members: Vec<_> = members.into_iter().filter(|(name, _)| !shows.contains(name)).collect();
+    let widest = members.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default().min(20);
+    let mut lines = Vec::new();
+    for (name, value) in members {
+        let name = visible_name(&name).into_owned();
+        match value.to::<String>() {
+            Ok(text) => {
+                let mut name = name.as_str();
+                for line in text.split('\n') {
+                    let (mark, line) = escaped_text(line);
+                    let gap = if line.is_empty() { "" } else { " " };
+                    lines.push(plain(format!("{name:<widest$} {mark}│{gap}{line}")));
+                    name = "";
+                }
+            }
+            Err(_) => lines.push(plain(format!("{name:<widest$}  {}", readable_json(value.get())))),
+        }
+    }
+    lines
+}
+
+/// A line of a text, and whether characters of it are escapes.
+fn escaped_text(line: &str) -> (char, String) {
+    if !line.chars().any(is_deceptive) {
+        return (' ', line.to_owned());
+    }
+    let mut shown = String::new();
+    for c in line.chars() {
+        if is_deceptive(c) || c == '\\' { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    ('\\', shown)
+}
+
+/// JSON in one line with letters as letters, and escapes only for what deceives.
+fn readable_json(json: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(start) = rest.find('"') {
+        shown.extend(rest[..start].chars().filter(|c| !c.is_ascii_whitespace()));
+        let mut is_escaped = false;
+        let inside = rest[start + 1..].find(|c| {
+            let ends = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            ends
+        });
+        let end = inside.map_or(rest.len(), |end| start + end + 2);
+        let literal = &rest[start..end];
+        let text = serde_json::from_str::<String>(literal).ok();
+        shown.push_str(&text.and_then(|text| serde_json::to_string(&text).ok()).unwrap_or_else(|| literal.to_owned()));
+        rest = &rest[end..];
+    }
+    shown.extend(rest.chars().filter(|c| !c.is_ascii_whitespace()));
+    visible_json(&shown).into_owned()
+}
+
+/// A line of a difference: its number, a mark if characters of it are escapes, and its sign.
 fn role_in_difference(line: &str) -> LineRole {
-    match line.as_bytes() {
-        [b'+', b' ', ..] => LineRole::Added,
-        [b'-', b' ', ..] => LineRole::Removed,
+    let behind = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+    let has_number = behind.len() < line.trim_start().len();
+    match behind.as_bytes() {
+        [b' ' | b'\\', b'+', b' ', ..] if has_number => LineRole::Added,
+        [b' ' | b'\\', b'-', b' ', ..] if has_number => LineRole::Removed,
         _ => LineRole::Plain,
     }
 }
@@ -133,121 +262,54 @@ fn bounded(text: &str) -> String {
     }
 }
 
-/// The answers that count for a question; what one allows is said in full.
-pub fn choices(request: &ApprovalRequest) -> Vec<AnswerChoice> {
+/// The keys for a question, in few words.
+pub fn keys(offer: AnswerOffer) -> Vec<AnswerKey> {
+    let keys = [
+        ('y', if offer.raises { "yes, raise it" } else { "yes" }, true),
+        ('s', "this call", offer.memory != Memory::Nothing),
+        ('t', "this tool", offer.memory == Memory::CallOrTool),
+        ('a', "always", offer.lasts),
+        ('e', if offer.raises { "another figure" } else { "edit" }, true),
+        ('n', if offer.raises { "no: stop here" } else { "no" }, true),
+        ('q', "stop", true),
+        ('?', "explain", true),
+    ];
+    keys.into_iter().filter(|(.., is_offered)| *is_offered).map(|(key, words, _)| AnswerKey { key, words }).collect()
+}
+
+/// What an answer for the session covers, in words: this call, or the tool.
+pub fn coverage(request: &ApprovalRequest, of_tool: bool) -> String {
     let covers = request.question.covers.as_ref();
-    let call = covers.map_or_else(|| "this exact call".into(), |covers| visible_name(&covers.call));
-    let tool = covers.map_or_else(
-        || format!("`{}` with any arguments", visible(&request.tool)),
-        |covers| visible_name(&covers.tool).into_owned(),
-    );
+    match (covers, of_tool) {
+        (Some(covers), false) => visible_name(&covers.call).into_owned(),
+        (Some(covers), true) => visible_name(&covers.tool).into_owned(),
+        (None, false) => "this exact call".to_owned(),
+        (None, true) => format!("`{}` with any arguments", visible(&request.tool)),
+    }
+}
+
+/// What each key does, in full.
+pub fn explanation(request: &ApprovalRequest, offer: AnswerOffer) -> Vec<String> {
     let agent = visible(&request.caller);
-    let for_session = |what: &str| format!("yes, and {what} for the agent {agent} for the rest of the session");
-    let mut keys = vec![('y', "yes, once".to_owned())];
-    if request.memory != Memory::Nothing {
-        keys.push(('s', for_session(&call)));
-    }
-    if request.memory == Memory::CallOrTool {
-        keys.push(('t', for_session(&tool)));
-    }
-    keys.extend([
-        ('e', "edit the arguments first".to_owned()),
-        ('n', "no".to_owned()),
-        ('q', "no, and end the run".to_owned()),
-    ]);
-    keys.into_iter().map(|(key, words)| AnswerChoice { key, words }).collect()
+    let for_session = |of_tool| format!("{} for the agent {agent}, until you leave", coverage(request, of_tool));
+    let words = |key: char| match key {
+        'y' if offer.raises => "yes, raise it to what is proposed".to_owned(),
+        'e' if offer.raises => "raise it to another figure, which you type".to_owned(),
+        'n' if offer.raises => "no: the run stops at the limit".to_owned(),
+        'y' => "yes, once".to_owned(),
+        's' => format!("yes, and {}", for_session(false)),
+        't' => format!("yes, and {}", for_session(true)),
+        'a' => "a rule that lasts: it is shown first, and you choose how wide it is".to_owned(),
+        'e' => "change it in your editor; the result is shown and asked about".to_owned(),
+        'n' => "no; you may say why, and the model reads it".to_owned(),
+        'q' => "no, and stop here".to_owned(),
+        _ => "this".to_owned(),
+    };
+    let mut lines: Vec<String> =
+        keys(offer).iter().map(|AnswerKey { key, .. }| format!("{key}  {}", words(*key))).collect();
+    lines.push("a \\ before a sign: what cannot be seen is written as \\t or \\u{202e}".to_owned());
+    lines
 }
 
 #[cfg(test)]
-mod tests {
-    use llm_do::approval::Coverage;
-
-    use super::*;
-
-    fn request() -> ApprovalRequest {
-        ApprovalRequest {
-            id: "0123456789ab".into(),
-            path: vec!["main".into(), "editor".into()],
-            caller: "editor".into(),
-            tool: "write_file".into(),
-            arguments: RawJson::parse("{\"path\":\"a.md\",\"content\":\"x\\u001b[2J\u{202e}\"}").unwrap(),
-            question: Question {
-                reason: "changes the file `a.md`".into(),
-                preview: Some(" same\n- old\n+ new\u{1b}".into()),
-                bound_to: None,
-                covers: None,
-                foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
-            },
-            coverage: llm_do::approval::SessionCoverage::default(),
-            memory: Memory::CallOrTool,
-        }
-    }
-
-    #[test]
-    fn everything_is_shown_and_nothing_deceives() {
-        let expected = r#"approval 3: main › editor › write_file (0123456789ab)
-  changes the file `a.md`
-  {
-    "path": "a.md",
-    "content": "x\u001b[2J\u{202e}"
-  }
-  in detail:
-   same
-  - old
-  + new\u{1b}
-  in the words of its author:
-  │ harmless
-  │ approval 2: press y\u{202e}"#;
-        let shown: Vec<String> =
-            lines(&request(), QuestionNumber { number: 3, of: None }).into_iter().map(|line| line.text).collect();
-        assert_eq!(shown.join("\n"), expected);
-    }
-
-    #[test]
-    fn a_question_of_another_process_has_the_same_words() {
-        let ApprovalRequest { id, path, tool, arguments, question, .. } = request();
-        let Question { reason, preview, foreign, .. } = question;
-        let pending = PendingQuestion { id, path, tool, arguments, reason, preview, foreign };
-        let (here, elsewhere) =
-            (lines(&request(), QuestionNumber { number: 1, of: None }), waiting_lines(&pending, "r/q"));
-        assert_eq!(here[1..], elsewhere[1..]);
-        assert_eq!(elsewhere[0].text, "approval: main › editor › write_file (r/q)");
-    }
-
-    #[test]
-    fn whoever_decides_later_reads_why_it_is_asked() {
-        let ApprovalRequest { id, path, tool, arguments, question, .. } = request();
-        let Question { reason, preview, .. } = question;
-        let expected = r#"waiting for approval (0123456789ab): main › editor › write_file
-{
-  "path": "a.md",
-  "content": "x\u001b[2J\u{202e}"
-}
-reason: changes the file `a.md`
- same
-- old
-+ new\u{1b}
-"#;
-        assert_eq!(pending(&PendingQuestion { id, path, tool, arguments, reason, preview, foreign: None }), expected);
-    }
-
-    #[test]
-    fn what_always_asks_is_never_remembered() {
-        let keys_of = |memory| {
-            let request = ApprovalRequest { memory, ..request() };
-            choices(&request).iter().map(|choice| choice.key).collect::<String>()
-        };
-        assert_eq!(keys_of(Memory::CallOrTool), "ystenq");
-        assert_eq!(keys_of(Memory::CallOnly), "ysenq");
-        assert_eq!(keys_of(Memory::Nothing), "yenq");
-        assert!(choices(&request())[2].words.contains("`write_file` with any arguments"));
-        let mut narrow = request();
-        let (call, tool) =
-            ("`touch x\u{202e}` in /home".into(), "any command that begins with `touch`, in /home".into());
-        narrow.question.covers = Some(Coverage { call, tool });
-        let shown = choices(&narrow);
-        let expected = "yes, and `touch x\\u{202e}` in /home for the agent editor for the rest of the session";
-        assert!(shown[1].words.ends_with(expected), "{}", shown[1].words);
-        assert!(shown[2].words.contains("any command that begins with `touch`, in /home"), "{}", shown[2].words);
-    }
-}
+mod tests;

@@ -12,7 +12,9 @@ use llm_do::records::{
 use llm_do::remedy::Remedy;
 use llm_do::runs::UnknownPrices;
 use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, RawJson, WorkingDirectory, records};
+use llm_do::{
+    FileJournal, Input, Journal, Limits, ModelChoices, ModelName, OnLimit, RawJson, WorkingDirectory, records,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +74,9 @@ pub struct LaunchRecord {
     /// Whether each step is on the disk before the next one.
     #[serde(default)]
     pub durable: bool,
+    /// Whether there was no project, and a plain assistant answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assistant: bool,
     /// Limits that only programs and manifests set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u64>,
@@ -81,6 +86,9 @@ pub struct LaunchRecord {
     pub max_output_tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
+    /// What happens where a limit is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<OnLimit>,
     /// What a program that held the run decided.
     #[serde(default, skip_serializing_if = "ProgramTerms::is_empty")]
     pub terms: ProgramTerms,
@@ -108,9 +116,10 @@ impl LaunchRecord {
     pub fn of(launch: &Launch) -> Self {
         let PolicyOverrides { approval_mode, is_attended: _, max_depth, limits, unknown_prices, stream } =
             &launch.policy;
-        let of_agents = launch.models.overrides.iter().map(|(agent, model)| format!("{agent}={model}"));
+        let models = &launch.models;
+        let (required, all, of_agents) = (models.required.clone(), models.all.clone(), models.overrides.clone());
         Self {
-            models: launch.models.required.iter().map(ModelName::to_string).chain(of_agents).collect(),
+            models: ModelWords { required, all, of_agents }.words(),
             agent: launch.entry.clone(),
             no_stream: !stream,
             reject_all: *approval_mode == Some(ApprovalMode::RejectAll),
@@ -121,10 +130,12 @@ impl LaunchRecord {
             max_depth: *max_depth,
             python: launch.python.named().map(Path::to_owned),
             durable: false,
+            assistant: launch.assistant,
             max_tool_calls: limits.max_tool_calls,
             max_input_tokens: limits.max_input_tokens,
             max_output_tokens: limits.max_output_tokens,
             timeout_seconds: limits.timeout_seconds,
+            on_limit: limits.on_limit,
             terms: launch.terms.clone(),
             created: Some(launch.created.clone()).filter(|created| *created != WorkerDefaults::default()),
         }
@@ -143,17 +154,17 @@ impl LaunchRecord {
             return Err(LaunchError::usage("the limit of the run's cost is not an amount"));
         }
         let unreadable = |error| LaunchError::usage(format!("the models of the run: {error}"));
-        let (required, mut of_agents) = chosen_models(&self.models).map_err(unreadable)?;
-        of_agents.extend(models.overrides);
+        let chosen = chosen_models(&self.models).map_err(unreadable)?.under(&models);
         let python = match python.named() {
             Some(_) => python,
             None => python.naming(self.python.clone()),
         };
         Ok(Launch {
             project,
+            assistant: self.assistant,
             directory,
             python,
-            models: ModelChoices { required: models.required.or(required), overrides: of_agents, ..models },
+            models: ModelChoices { required: chosen.required, all: chosen.all, overrides: chosen.of_agents, ..models },
             tools: if self.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
             policy,
             entry: self.agent,
@@ -174,6 +185,7 @@ impl LaunchRecord {
             max_output_tokens: self.max_output_tokens,
             max_cost_usd: self.max_cost_usd,
             timeout_seconds: self.timeout_seconds,
+            on_limit: self.on_limit,
         };
         let is_allowed = self.allow_unknown_prices || anew.unknown_prices == UnknownPrices::Allowed;
         PolicyOverrides {
@@ -198,30 +210,65 @@ pub enum ModelWordsError {
     /// One agent has two models.
     #[error("the agent `{0}` has two models")]
     TwiceForAgent(String),
-    /// All agents have two models.
-    #[error("two models are chosen for all agents")]
+    /// There are two models for the agent that a run starts with.
+    #[error("two models are chosen for where the run starts")]
     Twice,
     /// A word is no model.
     #[error("{0}")]
     NoModel(ModelNameError),
 }
 
-/// The model for all agents, and those for one agent each, out of words such as `provider:model` and `AGENT=provider:model`.
-pub fn chosen_models(words: &[String]) -> Result<(Option<ModelName>, BTreeMap<String, ModelName>), ModelWordsError> {
-    let mut of_agents = BTreeMap::new();
-    let mut required = None;
+/// Models that were chosen for a run, as words say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelWords {
+    /// For the entry, and for agents whose files name none: `provider:model`.
+    pub required: Option<ModelName>,
+    /// For every agent: `all=provider:model`.
+    pub all: Option<ModelName>,
+    /// For one agent each: `AGENT=provider:model`.
+    pub of_agents: BTreeMap<String, ModelName>,
+}
+
+/// What stands for every agent where the name of one could.
+const ALL: &str = "all";
+
+impl ModelWords {
+    /// These, as far as nothing else is chosen anew.
+    pub(crate) fn under(self, anew: &ModelChoices) -> Self {
+        let mut of_agents = self.of_agents;
+        of_agents.extend(anew.overrides.clone());
+        let required = anew.required.clone().or(self.required);
+        Self { required, all: anew.all.clone().or(self.all), of_agents }
+    }
+
+    /// The words that these are read from.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let all = self.all.iter().map(|model| format!("{ALL}={model}"));
+        let of_agents = self.of_agents.iter().map(|(agent, model)| format!("{agent}={model}"));
+        self.required.iter().map(ModelName::to_string).chain(all).chain(of_agents).collect()
+    }
+}
+
+/// Reads words such as `provider:model`, `all=provider:model` and `AGENT=provider:model`.
+pub fn chosen_models(words: &[String]) -> Result<ModelWords, ModelWordsError> {
+    let mut chosen = ModelWords::default();
     for text in words {
         match text.split_once('=').filter(|(agent, _)| is_name(agent)) {
             Some((agent, model)) => {
-                if of_agents.insert(agent.to_owned(), chosen_model(model)?).is_some() {
+                let model = chosen_model(model)?;
+                let before = match agent {
+                    ALL => chosen.all.replace(model),
+                    agent => chosen.of_agents.insert(agent.to_owned(), model),
+                };
+                if before.is_some() {
                     return Err(ModelWordsError::TwiceForAgent(agent.to_owned()));
                 }
             }
-            None if required.is_none() => required = Some(chosen_model(text)?),
+            None if chosen.required.is_none() => chosen.required = Some(chosen_model(text)?),
             None => return Err(ModelWordsError::Twice),
         }
     }
-    Ok((required, of_agents))
+    Ok(chosen)
 }
 
 fn chosen_model(text: &str) -> Result<ModelName, ModelWordsError> {
@@ -346,6 +393,7 @@ pub fn unusable(error: JournalError) -> LaunchError {
     let failure = match &error {
         JournalError::Foreign { .. } => LaunchError::refused(error.to_string()),
         JournalError::NotEmpty(_)
+        | JournalError::OtherContent(_)
         | JournalError::InUse(_)
         | JournalError::Damaged { .. }
         | JournalError::Version { .. }
@@ -362,6 +410,7 @@ pub fn unusable(error: JournalError) -> LaunchError {
             .hint("nothing was changed; a journal is only good as a whole, since it says what must not be repeated"),
         JournalError::Version { .. } => failure.hint("resume it with the program that wrote it"),
         JournalError::Missing(_)
+        | JournalError::OtherContent(_)
         | JournalError::NotAJournal(_)
         | JournalError::NotRegular(_)
         | JournalError::Io { .. } => failure,
@@ -399,6 +448,7 @@ mod tests {
                 Option<u64>, Option<u64>, Option<u64>, Option<u32>,
             )>(),
             (is_allowed, stream, is_attended) in any::<(bool, bool, bool)>(),
+            on_limit in proptest::option::of(prop_oneof![Just(OnLimit::Ask), Just(OnLimit::Stop), Just(OnLimit::WrapUp)]),
         ) -> PolicyOverrides {
             let max_cost_usd = cents.map(|cents| f64::from(cents) / 100.0);
             PolicyOverrides {
@@ -412,6 +462,7 @@ mod tests {
                     max_output_tokens,
                     max_cost_usd,
                     timeout_seconds: seconds.map(f64::from),
+                    on_limit,
                 },
                 unknown_prices: UnknownPrices::when(is_allowed),
                 stream,
@@ -446,6 +497,7 @@ mod tests {
     fn launch(parts: LaunchParts) -> Launch {
         let LaunchParts { models, policy, entry, python, project, tools } = parts;
         Launch {
+            assistant: false,
             project: project.into(),
             directory: WorkingDirectory::of_process(),
             entry,

@@ -96,7 +96,7 @@ impl RehearsalConversation {
         let path = endpoint.protocol.path(&self.head, &endpoint.quirks);
         let key = match endpoint.key {
             Key::Unneeded => None,
-            Key::Secret(_) | Key::Later(_) => Some("(hidden)"),
+            Key::Secret(_) | Key::OfVariable { .. } | Key::Later(_) => Some("(hidden)"),
             Key::Missing { .. } => Some("(missing)"),
         };
         let own = endpoint.protocol.headers(&self.head, &endpoint.quirks, key);

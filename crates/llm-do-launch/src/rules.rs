@@ -6,10 +6,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use llm_do::ApprovalRequest;
+use llm_do::approval::{JudgementRecord, Memory, VerdictKind};
 use llm_do::files::{self, FileAccess};
-use llm_do::policy::{LastingRule, LastingRules, RuleDraft, RuleFile, RuleSource, read_rules};
+use llm_do::policy::{
+    CallOutlook, Explanation, LastingRule, LastingRules, RuleDraft, RuleFile, RuleSource, RuledCall, read_rules,
+};
 use llm_do::store::period::{CalendarDay, LocalZone};
 use rustix::fs::{FlockOperation, flock};
 
@@ -27,6 +31,13 @@ const LARGEST: u64 = 1024 * 1024;
 pub fn today() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     CalendarDay::of(u64::try_from(now.as_millis()).unwrap_or_default(), &LocalZone::of_process()).to_string()
+}
+
+/// The last day of a rule that is added today, unless it is to last for good.
+pub fn in_30_days() -> String {
+    let then = SystemTime::now() + Duration::from_hours(30 * 24);
+    let then = then.duration_since(UNIX_EPOCH).unwrap_or_default();
+    CalendarDay::of(u64::try_from(then.as_millis()).unwrap_or_default(), &LocalZone::of_process()).to_string()
 }
 
 /// What tells the rules in force for a project from others; nothing if there are none.
@@ -104,11 +115,61 @@ fn check_owner(metadata: &fs::Metadata, source: RuleSource) -> Result<(), (&'sta
 /// Adds rules to the user's own, all of them or none: the file that comes of it is read before it takes the place of the old one.
 pub fn add(settings: &Settings, drafts: &[RuleDraft]) -> Result<PathBuf, LaunchError> {
     let added: Vec<String> = drafts.iter().map(RuleDraft::toml).collect();
+    add_text(settings, &added.join("\n"))
+}
+
+fn add_text(settings: &Settings, added: &str) -> Result<PathBuf, LaunchError> {
     change(settings, |text| {
         let beginning = if text.is_empty() { HEAD } else { "" };
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        Ok(format!("{beginning}{text}{gap}\n{}", added.join("\n")))
+        Ok(format!("{beginning}{text}{gap}\n{added}"))
     })
+}
+
+/// Rules that were added while a session went on, which read its rules when it began: they count in it at once.
+#[derive(Debug, Default)]
+pub struct AddedRules(Vec<Arc<LastingRule>>);
+
+impl AddedRules {
+    /// Adds what a person agreed to, to the user's own rules.
+    pub fn add(&mut self, settings: &Settings, text: &str) -> Result<PathBuf, LaunchError> {
+        let rules = check(text)?;
+        let path = add_text(settings, text)?;
+        self.0.extend(rules);
+        Ok(path)
+    }
+
+    /// Whether one of them answers the question. What always asks is never answered by a rule.
+    pub fn cover(&self, request: &ApprovalRequest, project: &Path) -> bool {
+        if self.0.is_empty() || request.memory != Memory::CallOrTool {
+            return false;
+        }
+        let ApprovalRequest { path, tool, arguments, about, .. } = request;
+        let call = RuledCall { tool, path, arguments: Some(arguments), subject: about.as_ref() };
+        let rules = LastingRules::in_force(self.0.iter().cloned(), project, Some(&today()));
+        let asks = JudgementRecord {
+            verdict: VerdictKind::Ask,
+            about: about.clone(),
+            variant: None,
+            worker: None,
+            manifest: None,
+            yours: None,
+            organisation: None,
+            by: None,
+            rule: None,
+            why: None,
+            call: None,
+            edited: None,
+        };
+        Explanation::again(&asks, call, &rules).outlook == CallOutlook::Run
+    }
+}
+
+/// Whether a text is rules that can be added.
+pub fn check(text: &str) -> Result<Vec<Arc<LastingRule>>, LaunchError> {
+    let (path, label) = (PathBuf::from(OWN), OWN.to_owned());
+    let files = [RuleFile { path, label, text: text.to_owned(), source: RuleSource::Yours }];
+    read_rules(&files).map_err(LaunchError::Project)
 }
 
 const HEAD: &str = "# Your rules about calls, for all projects.\n";

@@ -1,19 +1,21 @@
 //! A session: the call of a program's entry on a task of its own. Turns go in; events, questions and answers come out, in
 //! the order in which they led to each other.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use llm_do::events::TraceCall;
+use llm_do::messages::{Reply, ToolCall};
 use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
-use llm_do::runs::{OutsideCaller, RestoredTurns};
+use llm_do::runs::{OutsideCaller, RestoredTurns, UndoneTurn};
 use llm_do::toolsets::Ending;
-use llm_do::{EntryCall, Event, Input, Message, Output, RunError, Runtime};
+use llm_do::{Answer, EntryCall, Event, Input, Message, ModelName, Output, RunError, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +31,8 @@ pub struct Session {
     /// Whoever writes down how the run ends.
     pub keeper: Option<Arc<RunKeeper>>,
     orders: mpsc::UnboundedSender<SessionCommand>,
+    /// Whether a turn that comes to no answer stays in the conversation.
+    keeps: Arc<AtomicBool>,
 }
 
 /// So long the rest of a turn may take whose questions nobody answers any more.
@@ -41,6 +45,29 @@ enum SessionCommand {
         input: Option<Input>,
         cancelled: CancellationToken,
     },
+    Change(ConversationChange),
+}
+
+/// What may be wanted of a conversation between two turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConversationChange {
+    /// Nothing but what was said.
+    Look,
+    /// That its last turn is forgotten.
+    Undo,
+    /// That another model goes on.
+    Model(ModelName),
+}
+
+/// What became of a change that was wanted.
+#[derive(Debug)]
+pub enum ChangedConversation {
+    /// All that was said, and the model that answers.
+    Seen(Vec<Message>, Option<ModelName>),
+    /// The turn that is forgotten; nothing if there was none.
+    Undone(Option<UndoneTurn>),
+    /// The model that answers from now on.
+    Model(ModelName),
 }
 
 /// What a session is made of.
@@ -61,6 +88,17 @@ pub struct SessionParts {
     pub restores: bool,
     /// What was said elsewhere, which the conversation begins with.
     pub history: Vec<Message>,
+    pub length: SessionLength,
+}
+
+/// How many turns a session may have, which decides what becomes of one that comes to no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionLength {
+    /// One. It is left open in its record, where it can be gone on with.
+    #[default]
+    OneTurn,
+    /// Many. What it came to stays in the conversation, which goes on behind it.
+    Conversation,
 }
 
 /// How much is told of the end of a turn.
@@ -81,19 +119,28 @@ pub trait SessionPace: Send + Sync {
 impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
-        let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, restores, history } =
-            parts;
+        let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, .. } = parts;
+        let SessionParts { restores, history, length, .. } = parts;
+        let keeps = Arc::new(AtomicBool::new(length == SessionLength::Conversation));
         let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
         let (results, heard) = mpsc::unbounded_channel();
-        let (own, keeping, telling) = (Arc::clone(&runtime), keeper.clone(), notifier.clone());
-        let worker =
-            Worker { runtime: own, caller, report, results, keeper: keeping, notifier: telling, restores, history };
+        let worker = Worker {
+            runtime: Arc::clone(&runtime),
+            caller,
+            report,
+            results,
+            keeper: keeper.clone(),
+            notifier: notifier.clone(),
+            restores,
+            history,
+            keeps: Arc::clone(&keeps),
+        };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
         let notifier = notifier.map(|notifier| (notifier, questions.clone()));
-        let session = Self { runtime, questions, keeper, orders };
+        let session = Self { runtime, questions, keeper, orders, keeps };
         let updates = SessionUpdates {
             notifier,
             events,
@@ -112,8 +159,8 @@ impl Session {
         self.order(SessionCommand::Open);
     }
 
-    /// Begins a turn; whoever cancels the token ends it, and the call is as it was before. One at a time: a turn that
-    /// comes while another goes on waits for its end.
+    /// Begins a turn; whoever cancels the token ends it, and in a conversation what it came to stays. One at a time: a turn
+    /// that comes while another goes on waits for its end.
     pub fn turn(&self, input: impl Into<Input>) -> CancellationToken {
         let cancelled = CancellationToken::new();
         self.order(SessionCommand::Turn { input: Some(input.into()), cancelled: cancelled.clone() });
@@ -127,9 +174,15 @@ impl Session {
         cancelled
     }
 
+    /// Changes the conversation, behind the turns that were begun before: [`Update::Changed`] tells of it.
+    pub fn change(&self, wanted: ConversationChange) {
+        self.order(SessionCommand::Change(wanted));
+    }
+
     /// The front end goes while a turn goes on. A run that is kept and has open questions is suspended with them; what else
     /// goes on beside them has a moment to come to its end. Any other turn is cancelled.
     pub fn leave(&self, turn: &CancellationToken) {
+        self.leave_turns_open();
         let is_kept = self.keeper.as_ref().is_some_and(|keeper| keeper.store().is_some());
         if !is_kept || self.questions.open().is_empty() {
             return turn.cancel();
@@ -140,6 +193,12 @@ impl Session {
             tokio::time::sleep(LEAVING).await;
             turn.cancel();
         });
+    }
+
+    /// The front end goes: from now on a turn that comes to no answer is left open in its record, so that whoever comes back
+    /// can finish it.
+    pub fn leave_turns_open(&self) {
+        self.keeps.store(false, Ordering::SeqCst);
     }
 
     /// No more turns: the call is closed, and the last update says so.
@@ -158,12 +217,14 @@ pub enum Update<'a> {
     Events(std::vec::Drain<'a, Event>),
     Question(OpenQuestion),
     /// A question needs no answer any more, and this is who saw to that.
-    Answered(QuestionId, String),
+    Answered(QuestionId, String, Option<Answer>),
     /// What a person should know about answers that do not count.
     Note(String),
     /// The call is open, with what was taken over from a record.
     Opened(Result<OpenedCall, RunError>),
     TurnEnded(TurnResult),
+    /// What became of a change that was wanted.
+    Changed(Result<ChangedConversation, RunError>),
     /// The last one.
     Closed(CloseResult),
 }
@@ -187,12 +248,39 @@ pub struct TurnResult {
     pub calls: Vec<TraceCall>,
     /// Another process asked the run to end.
     pub is_cancelled: bool,
+    /// What stays of a turn that came to no answer; nothing if it was taken back.
+    pub kept: Option<KeptTurn>,
+}
+
+/// What stays in a conversation of a turn that came to no answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeptTurn {
+    /// The calls that have given a result, in order.
+    pub done: Vec<ToolCall>,
+}
+
+impl KeptTurn {
+    /// What was done in these messages.
+    pub fn of(messages: &[Message]) -> Self {
+        let results = messages.iter().filter_map(|message| match message {
+            Message::Tool(message) => Some(&message.parts),
+            Message::User(_) | Message::Assistant(_) => None,
+        });
+        let given: HashSet<&str> =
+            results.flatten().filter(|result| result.outcome.is_ok()).map(|result| result.id.as_str()).collect();
+        let replies = messages.iter().filter_map(|message| match message {
+            Message::Assistant(reply) => Some(reply),
+            Message::User(_) | Message::Tool(_) => None,
+        });
+        let done = replies.flat_map(Reply::tool_calls).filter(|call| given.contains(call.id.as_str()));
+        Self { done: done.cloned().collect() }
+    }
 }
 
 impl TurnResult {
     /// Of a turn that came to nothing.
     fn failed(error: RunError) -> Self {
-        Self { answer: Err(error), messages: Vec::new(), calls: Vec::new(), is_cancelled: false }
+        Self { answer: Err(error), messages: Vec::new(), calls: Vec::new(), is_cancelled: false, kept: None }
     }
 }
 
@@ -206,6 +294,7 @@ pub struct CloseResult {
 enum WorkerReport {
     Opened(Result<OpenedCall, RunError>),
     TurnEnded(Box<TurnResult>),
+    Changed(Result<ChangedConversation, RunError>),
     Closed(CloseResult),
 }
 
@@ -257,10 +346,11 @@ impl SessionUpdates {
                 }
                 Update::Question(question)
             }
-            NextUpdate::Question(QuestionUpdate::Answered(id, by)) => Update::Answered(id, by),
+            NextUpdate::Question(QuestionUpdate::Answered(id, by, answer)) => Update::Answered(id, by, answer),
             NextUpdate::Question(QuestionUpdate::Note(note)) => Update::Note(note),
             NextUpdate::Report(WorkerReport::Opened(opened)) => Update::Opened(opened),
             NextUpdate::Report(WorkerReport::TurnEnded(turn)) => Update::TurnEnded(*turn),
+            NextUpdate::Report(WorkerReport::Changed(changed)) => Update::Changed(changed),
             NextUpdate::Report(WorkerReport::Closed(closed)) => Update::Closed(closed),
         })
     }
@@ -293,6 +383,7 @@ struct Worker {
     notifier: Option<Arc<Notifier>>,
     restores: bool,
     history: Vec<Message>,
+    keeps: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -328,6 +419,10 @@ impl Worker {
                     last = result.answer.as_ref().map(drop).map_err(RunError::clone);
                     self.tell(WorkerReport::TurnEnded(Box::new(result)));
                 }
+                SessionCommand::Change(wanted) => {
+                    let changed = guarded(self.changed(&mut call, wanted)).await;
+                    self.tell(WorkerReport::Changed(changed.unwrap_or_else(Err)));
+                }
             }
         }
         let messages = match call {
@@ -355,11 +450,28 @@ impl Worker {
             return Ok((call, RestoredTurns::default()));
         }
         let mut opened = self.runtime.open_entry_for(self.caller.as_ref()).await?;
+        opened.keep_turns_while(Arc::clone(&self.keeps));
         let restored = if self.restores { opened.restore()? } else { RestoredTurns::default() };
         if !self.history.is_empty() {
             opened.begin_with(self.history.clone()).await?;
         }
         Ok((call.insert(opened), restored))
+    }
+
+    async fn changed<'r>(
+        &'r self,
+        call: &mut Option<EntryCall<'r>>,
+        wanted: ConversationChange,
+    ) -> Result<ChangedConversation, RunError> {
+        let (call, _) = self.opened(call).await?;
+        match wanted {
+            ConversationChange::Look => Ok(ChangedConversation::Seen(call.history().to_vec(), call.model().cloned())),
+            ConversationChange::Undo => Ok(ChangedConversation::Undone(call.undo().await?)),
+            ConversationChange::Model(model) => {
+                call.change_model(model.clone()).await?;
+                Ok(ChangedConversation::Model(model))
+            }
+        }
     }
 
     async fn turn<'r>(
@@ -385,30 +497,19 @@ impl Worker {
                 None => call.finish_turn(cancelled).await.unwrap_or(Err(RunError::NotStarted)),
             }
         };
-        let answer = self.heard(turn, cancelled).await;
+        let watch = self.keeper.as_ref().and_then(|keeper| keeper.listens_for(cancelled));
+        let answer = turn.await;
+        drop(watch);
         if let (Some(notifier), Err(RunError::Ended(Ending::NeedsApproval(pending)))) = (&self.notifier, &answer) {
             notifier.suspended(pending).await;
         }
         let is_cancelled = answer.is_err() && self.keeper.as_ref().is_some_and(|keeper| keeper.is_cancelled());
+        let kept = (answer.is_err() && call.is_interrupted()).then(|| KeptTurn::of(call.last_turn()));
         let (messages, calls) = match self.report {
             TurnReport::Answer => (Vec::new(), Vec::new()),
             TurnReport::Whole => (call.last_turn().to_vec(), call.new_calls()),
         };
-        TurnResult { answer, messages, calls, is_cancelled }
-    }
-}
-
-impl Worker {
-    /// A turn, which another process may ask to end.
-    async fn heard<T>(&self, turn: impl Future<Output = T>, cancelled: &CancellationToken) -> T {
-        let Some(keeper) = &self.keeper else { return turn.await };
-        keeper.listens_for(cancelled);
-        let mut turn = pin!(turn);
-        tokio::select! {
-            biased;
-            answer = &mut turn => answer,
-            () = keeper.hear_cancel() => turn.await,
-        }
+        TurnResult { answer, messages, calls, is_cancelled, kept }
     }
 }
 

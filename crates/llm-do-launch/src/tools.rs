@@ -79,6 +79,7 @@ mod tests {
     fn creator(model: &str) -> TrustedProgram {
         let worker = "---\nname: main\nmodel: ollama:a\ntoolsets: [dynamic_agents]\n---\nYou create agents.";
         let models = ModelChoices {
+            overrides: [("main".to_owned(), ModelName::parse("ollama:a").unwrap())].into(),
             required: Some(ModelName::parse(model).unwrap()),
             scripts: [("script".to_owned(), "- {say: hi}".to_owned())].into(),
             ..ModelChoices::default()

@@ -54,6 +54,7 @@ fn settings(home: &Path) -> Arc<Settings> {
 fn launch(directory: &Path, model: &str, settings: &Settings) -> Launch {
     let required = Some(ModelName::parse(model).unwrap());
     Launch {
+        assistant: false,
         project: "desk".into(),
         directory: WorkingDirectory::at(directory).unwrap(),
         entry: None,

@@ -52,6 +52,8 @@ pub fn visible_name(text: &str) -> Cow<'_, str> {
     let mut rest = shown.as_ref();
     while !rest.is_empty() {
         let end = rest.find(is_between_names).unwrap_or(rest.len());
+        // A colon behind a name is not part of it.
+        let end = Some(rest[..end].trim_end_matches(':').len()).filter(|end| *end > 0).unwrap_or(end);
         let (name, after) = rest.split_at(end);
         let between = after.find(|c| !is_between_names(c)).unwrap_or(after.len());
         // The mark stands behind the name and what closes it, not inside.
@@ -171,6 +173,11 @@ pub(crate) fn whole_characters(json: &[u8]) -> Cow<'_, [u8]> {
     let (mut whole, mut start) = (Cow::Borrowed(json), 0);
     while let Some(found) = json.get(start..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         let at = start + found;
+        // Most escapes are of quotes and of ends of lines.
+        if json.get(at + 1) != Some(&b'u') {
+            start = at + 2;
+            continue;
+        }
         let is_pair = matches!((unit(at), unit(at + 6)), (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)));
         start = match unit(at) {
             Some(0xd800..=0xdfff) if is_pair => at + 12,
@@ -227,6 +234,7 @@ mod tests {
         let cases = [
             ("payment.md", "payment.md"),
             ("p\u{430}yment.md", "p\\u{430}yment.md (mixed alphabets)"),
+            ("creates p\u{430}yment.md: 1 line: ::", "creates p\\u{430}yment.md (mixed alphabets): 1 line: ::"),
             (
                 "writes `docs/p\u{430}yment.md`, a new file",
                 "writes `docs/p\\u{430}yment.md` (mixed alphabets), a new file",

@@ -92,9 +92,9 @@ pub enum ApprovalResult {
     Refused,
     /// Nobody was asked: a lasting rule of the user allows it.
     Rule,
-    /// Nobody was asked: every question is answered with yes in this run.
+    /// Nobody was asked: all questions of this run are approved.
     Policy,
-    /// Nobody was asked again: an earlier answer covers it.
+    /// Nobody was asked again: the user allowed it for the session.
     Remembered,
 }
 
@@ -436,7 +436,9 @@ impl Events {
     /// Tells a fact to all listeners.
     pub fn send(&self, kind: impl FnOnce() -> EventKind) {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
-            self.tell(self.event(self.without_keys(kind())), None);
+            let mut kind = kind();
+            self.take_keys_out(&mut kind);
+            self.tell(self.event(kind), None);
         }
     }
 
@@ -449,32 +451,32 @@ impl Events {
         kind: impl FnOnce() -> EventKind,
     ) {
         let Some(origin) = origin.filter(|_| self.ear.is_some()) else { return self.send(kind) };
-        let kind = kind();
-        let told = self.without_keys(kind.clone());
-        let derived = (told == kind).then(|| (Arc::clone(origin), derivation()));
-        self.tell(self.event(told), derived);
+        let mut kind = kind();
+        let derived = (!self.take_keys_out(&mut kind)).then(|| (Arc::clone(origin), derivation()));
+        self.tell(self.event(kind), derived);
     }
 
     /// What we or code of others say, and what is given to tools. What a model or a person said is told as they said it:
     /// those who sent a key there know it. A result was redacted where it was made.
-    fn without_keys(&self, mut kind: EventKind) -> EventKind {
-        let clean = |text: &mut String| *text = self.redactor.redacted(std::mem::take(text));
-        match &mut kind {
-            EventKind::ProcessOutput { text, .. } | EventKind::Notice { text } => clean(text),
-            EventKind::ToolProgressed { message, .. } => message.iter_mut().for_each(clean),
+    /// Says whether there was a key in it.
+    fn take_keys_out(&self, kind: &mut EventKind) -> bool {
+        // All of them, whatever was found in one.
+        let clean_each = |texts: &mut dyn Iterator<Item = &mut String>| {
+            texts.filter_map(|text| self.clean(text).then_some(())).count() > 0
+        };
+        match kind {
+            EventKind::ProcessOutput { text, .. } | EventKind::Notice { text } => self.clean(text),
+            EventKind::ToolProgressed { message, .. } => clean_each(&mut message.iter_mut()),
             EventKind::ToolCalled { arguments, .. } => self.clean_json(arguments),
             EventKind::ToolRefused { arguments, arguments_text, reason, .. } => {
-                if let Some(arguments) = arguments {
-                    self.clean_json(arguments);
-                }
-                arguments_text.iter_mut().for_each(clean);
-                clean(reason);
+                let had_key = arguments.as_mut().is_some_and(|arguments| self.clean_json(arguments));
+                clean_each(&mut arguments_text.iter_mut().chain([reason])) || had_key
             }
             EventKind::ApprovalAsked { arguments, reason, .. } => {
-                self.clean_json(arguments);
-                clean(reason);
+                let had_key = self.clean_json(arguments);
+                self.clean(reason) || had_key
             }
-            EventKind::ApprovalAnswered { note, .. } => note.iter_mut().for_each(clean),
+            EventKind::ApprovalAnswered { note, .. } => clean_each(&mut note.iter_mut()),
             EventKind::CallStarted { input, .. } => self.clean_json(input),
             EventKind::CallFinished { ended: CallEnd::Error(error), .. }
             | EventKind::ToolReturned { returned: ToolReturn::Error(error), .. }
@@ -482,7 +484,7 @@ impl Events {
             | EventKind::ToolsetCloseFailed { error, .. }
             | EventKind::RunFailed { error }
             | EventKind::RequestFailed { error, .. }
-            | EventKind::RetryScheduled { reason: error, .. } => clean(error),
+            | EventKind::RetryScheduled { reason: error, .. } => self.clean(error),
             EventKind::CallFinished { ended: CallEnd::Output(_), .. }
             | EventKind::ToolReturned { returned: ToolReturn::Result(_), .. }
             | EventKind::UserMessage { .. }
@@ -495,24 +497,37 @@ impl Events {
             | EventKind::LimitApproached { .. }
             | EventKind::LimitReached { .. }
             | EventKind::ToolsetStarted { .. }
-            | EventKind::ToolsetReady { .. } => {}
+            | EventKind::ToolsetReady { .. } => false,
         }
-        kind
+    }
+
+    fn clean(&self, text: &mut String) -> bool {
+        let has_key = self.redactor.finds(text.as_bytes());
+        if has_key {
+            *text = self.redactor.redacted(std::mem::take(text));
+        }
+        has_key
     }
 
     /// A key that is no text of its own, a number for example, takes all of the value with it.
-    fn clean_json(&self, json: &mut RawJson) {
-        if self.redactor.finds(json.get().as_bytes()) {
+    fn clean_json(&self, json: &mut RawJson) -> bool {
+        let has_key = self.redactor.finds(json.get().as_bytes());
+        if has_key {
             let cleaned = self.redactor.redacted(json.get().to_owned());
             *json = RawJson::parse(&cleaned).unwrap_or_else(|_| RawJson::of(&REDACTED));
         }
+        has_key
     }
 
     fn tell(&self, event: Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
+        let listener = self.listener(&event.kind);
         if let Some(ear) = &self.ear {
-            ear.hear(&event, derived);
+            if self.recorder.is_none() && listener.is_none() {
+                return ear.hear(event, derived);
+            }
+            ear.hear(event.clone(), derived);
         }
-        match (&self.recorder, self.listener(&event.kind)) {
+        match (&self.recorder, listener) {
             (Some(recorder), None) => recorder.record(event),
             (Some(recorder), Some(sender)) => {
                 recorder.record(event.clone());

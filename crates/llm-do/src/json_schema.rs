@@ -98,7 +98,7 @@ fn is_plain(schema: &Value) -> bool {
     }
 }
 
-const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+pub(crate) const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
 fn are_distinct_texts(texts: &[Value]) -> bool {
     let mut seen = BTreeSet::new();
@@ -169,7 +169,7 @@ pub(crate) async fn violation(schema: &Value, value: &Value) -> Option<String> {
     };
     let size = size(value);
     if size > judgement::LARGEST_VALUE {
-        return Some(format!("the value as a whole: more than {} MiB are not judged", judgement::LARGEST_VALUE >> 20));
+        return Some(format!("more than {} MiB are not judged", judgement::LARGEST_VALUE >> 20));
     }
     let work = parts.saturating_mul(size as u64);
     if size < judgement::SMALL_VALUE && work < SMALL_WORK && is_plain(schema) {
@@ -184,7 +184,7 @@ pub(crate) async fn violation(schema: &Value, value: &Value) -> Option<String> {
 
 /// Parts of the schema times bytes of the value: some milliseconds' worth.
 const SMALL_WORK: u64 = 16 * 1024 * 1024;
-const TOO_MUCH: &str = "the value as a whole: its parts would have to be held against the schema too often";
+const TOO_MUCH: &str = "its parts would have to be held against the schema too often";
 
 fn found(schema: &Value, value: &Value) -> Option<String> {
     let validator = match validator(schema) {
@@ -193,8 +193,22 @@ fn found(schema: &Value, value: &Value) -> Option<String> {
     };
     let error = validator.iter_errors(value).next()?;
     let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "the value as a whole".to_owned() } else { format!("`{place}`") };
-    Some(format!("{place}: {}", visible_start(&error.to_string(), 300)))
+    let fact = match error.kind() {
+        jsonschema::error::ValidationErrorKind::Required { property: Value::String(name) } => {
+            let near = value.pointer(&place).and_then(|object| near_field(object, name));
+            let near = near.map(|near| format!(" (`{}`?)", visible_start(near, 60))).unwrap_or_default();
+            format!("`{}` is missing{near}", visible_start(name, 60))
+        }
+        _ => visible_start(&error.to_string(), 300).into_owned(),
+    };
+    Some(if place.is_empty() { fact } else { format!("`{place}`: {fact}") })
+}
+
+/// The field of an object that was probably meant by one that is missing.
+fn near_field<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    let fields = object.as_object()?.keys().map(String::as_str);
+    let likeness = |field: &str| strsim::jaro_winkler(&field.to_lowercase(), &name.to_lowercase());
+    fields.filter(|field| likeness(field) > 0.8).max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
 }
 
 /// About as many bytes as it has as JSON.

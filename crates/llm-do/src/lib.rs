@@ -48,6 +48,7 @@
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 
 // Here and below, `front-end` opens what only the hall and the front ends need that are built from it.
+pub(crate) mod dormant;
 pub mod escape;
 pub(crate) mod glob;
 pub(crate) mod judgement;
@@ -125,7 +126,7 @@ pub use message::{Content, Message, RawJson};
 pub use model::Model;
 pub use model::exchange::{Endpoint, Key, Secret};
 pub use model::name::{ModelChoices, ModelName};
-pub use project::{Limit, Limits, Program, Project};
+pub use project::{Limits, OnLimit, Program, Project};
 pub use runtime::input::Input;
 pub use runtime::{EntryCall, Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 pub use syntax::diagnostic::Report;
@@ -143,8 +144,8 @@ pub mod approval {
 
     #[cfg(feature = "front-end")]
     pub use crate::tools::approval::{
-        AskedQuestion, CommandVerdict, DecidedBy, DeclaredVerdict, JudgementRecord, SHORT_ID, UnshownCall, VerdictKind,
-        canonical, key_of_call,
+        AskedQuestion, CommandVerdict, DecidedBy, DeclaredVerdict, JudgementRecord, RAISE_LIMIT, SHORT_ID,
+        SessionGrant, Trials, UnshownCall, VerdictKind, answer_by_values, canonical, check_edited_raise, key_of_call,
     };
 }
 
@@ -243,7 +244,7 @@ pub mod program {
 pub mod providers {
     pub use crate::http::{HttpClient, HttpSettings, ProxySettings};
     pub use crate::model::exchange::{Exchange, KeySource, LaterKey, Retries};
-    pub use crate::model::meter::{Meter, RequestProgress, SendingRefusal, UnlimitedMeter};
+    pub use crate::model::meter::{Meter, RequestProgress, SendingRefusal};
     pub use crate::model::name::{CustomProvider, ModelFallback, ModelNameError};
     pub use crate::model::openai_chat::OpenAiChat;
     pub use crate::model::protocol::Quirks;
@@ -314,7 +315,7 @@ pub mod runs {
 
     #[cfg(feature = "front-end")]
     pub use crate::{
-        runtime::{OutsideCaller, check_history, finish_of},
+        runtime::{OutsideCaller, UndoneTurn, check_history, finish_of},
         tools::working_directory::is_too_wide,
     };
 }
@@ -323,7 +324,9 @@ pub mod runs {
 #[cfg(feature = "front-end")]
 pub mod schema {
     pub use crate::json_schema::{Direction, sized};
-    pub use crate::project::schema::{of_project, of_worker};
+    pub use crate::project::schema::{of_project, of_settings, of_worker};
+    pub use crate::project::settings::settings_mistakes;
+    pub use crate::syntax::tree::json_of_yaml;
 }
 
 /// Toolsets and their tools, beside [`Toolset`] and [`Tool`].

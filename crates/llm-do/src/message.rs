@@ -3,6 +3,7 @@
 //! What only one provider understands (thinking signatures, blocks of server-side tools, citations) is carried in
 //! `private` as the bytes that came, and goes back unmodified to the same provider and to no other.
 
+mod identity;
 mod repeated_key;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::escape::whole_characters;
 
+pub(crate) use identity::write_identity;
 pub(crate) use repeated_key::repeated_key;
 
 /// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.
@@ -87,8 +89,21 @@ impl Content {
         }
     }
 
+    /// What a model is told of a turn that came to no answer, before the message that follows it.
+    pub(crate) fn of_interruption(reason: &str) -> Self {
+        Self::text(format!("{INTERRUPTION}{reason}. What it had said and done until then stands above.]"))
+    }
+
+    /// Whether it tells of the turn before.
+    pub(crate) fn is_interruption(&self) -> bool {
+        matches!(self, Self::Text { text } if text.starts_with(INTERRUPTION))
+    }
+
     /// All of it as text, files by their names.
     pub fn shown(parts: &[Self]) -> String {
+        if let [Self::Text { text } | Self::Value { json: text }] = parts {
+            return text.clone();
+        }
         let mut shown = String::new();
         for (index, part) in parts.iter().enumerate() {
             if index > 0 {
@@ -102,6 +117,8 @@ impl Content {
         shown
     }
 }
+
+const INTERRUPTION: &str = "[The turn before this message was interrupted: ";
 
 /// A file that travels with a message. `data` is base64 in JSON.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]

@@ -34,8 +34,8 @@ impl OpenQuestion {
 pub enum QuestionUpdate {
     /// A question waits for an answer.
     Opened(OpenQuestion),
-    /// It needs no answer any more, and this is who saw to that.
-    Answered(QuestionId, String),
+    /// It needs no answer any more: who saw to that, and what they answered, if anything.
+    Answered(QuestionId, String, Option<Answer>),
     /// What a person should know about answers that do not count, or are not kept. The same is said once.
     Note(String),
 }
@@ -189,7 +189,7 @@ impl QuestionBroker {
         let mut heard = Vec::new();
         let mut counting = vec![(asked, kept)];
         while let Some((asked, kept)) = counting.pop() {
-            self.close(questions, asked.question.id(), &kept.by);
+            self.close(questions, asked.question.id(), &kept.by, Some(&kept.answer));
             let (covered, open): (Vec<_>, Vec<_>) = std::mem::take(&mut questions.open)
                 .into_iter()
                 .partition(|other| answer_settles(&kept.answer, &asked, other));
@@ -198,7 +198,7 @@ impl QuestionBroker {
                 let covering = if kept.answer == Answer::EndRun { Answer::EndRun } else { Answer::Once };
                 match self.keep(questions, other.question.id(), &covering, &kept.by) {
                     Ok(()) => {
-                        self.close(questions, other.question.id(), &kept.by);
+                        self.close(questions, other.question.id(), &kept.by, Some(&covering));
                         questions.settled.push(other);
                     }
                     Err(own) => counting.push((other, own)),
@@ -213,9 +213,9 @@ impl QuestionBroker {
         }
     }
 
-    fn close(&self, questions: &mut Questions, id: &str, by: &str) {
+    fn close(&self, questions: &mut Questions, id: &str, by: &str, answer: Option<&Answer>) {
         questions.answered.insert(id.to_owned(), by.to_owned());
-        let _ = self.0.updates.send(QuestionUpdate::Answered(id.to_owned(), by.to_owned()));
+        let _ = self.0.updates.send(QuestionUpdate::Answered(id.to_owned(), by.to_owned(), answer.cloned()));
     }
 
     fn note(&self, questions: &mut Questions, note: String) {
@@ -310,7 +310,7 @@ impl Drop for Withdraw<'_> {
         let mut questions = self.broker.questions();
         questions.settled.retain(|asked| asked.question.id() != self.id);
         if questions.take(self.id).is_some() {
-            self.broker.close(&mut questions, self.id, BY_THE_RUN);
+            self.broker.close(&mut questions, self.id, BY_THE_RUN, None);
         }
     }
 }
@@ -343,6 +343,8 @@ mod tests {
 
     fn request(id: &str) -> ApprovalRequest {
         ApprovalRequest {
+            about: None,
+            trials: crate::tools::approval::Trials::default(),
             id: id.to_owned(),
             path: vec!["main".to_owned()],
             caller: "main".to_owned(),
@@ -427,7 +429,7 @@ mod tests {
         assert!(asked.as_mut().poll(&mut cx).is_pending());
         drop(asked);
         let told = executor.block_on(async { [updates.next().await.unwrap(), updates.next().await.unwrap()] });
-        assert_eq!(told[1], QuestionUpdate::Answered("a".to_owned(), BY_THE_RUN.to_owned()));
+        assert_eq!(told[1], QuestionUpdate::Answered("a".to_owned(), BY_THE_RUN.to_owned(), None));
         assert_eq!(
             broker.answer("a", Answer::Once, "x"),
             Err(AnswerError::AlreadyAnswered { by: BY_THE_RUN.to_owned() })

@@ -20,12 +20,23 @@ pub enum Remedy {
         /// The agent without a model.
         agent: String,
     },
+    /// Choose a model before the first run, which needs one: for this run, or for all.
+    ChooseFirstModel,
     /// Choose a model for one agent, in place of the one that its file names.
     OverrideModel {
         /// An agent of the project.
         agent: String,
         /// The model that was chosen for all agents and that none of them uses.
         model: String,
+    },
+    /// Start the run again with another model for every agent.
+    ReplaceModels {
+        /// The project, as it was named.
+        project: PathBuf,
+        /// A model that can be asked.
+        model: String,
+        /// Whether that is known, since its key is set; else no key is.
+        has_key: bool,
     },
     /// Start the run with a model, so that agents which are created in it may use that model.
     StartWithModel {
@@ -73,8 +84,11 @@ pub enum Remedy {
     BoundServerTool,
     /// Begin a project, where there is none.
     NewProject,
-    /// Begin a worker file, where one is empty.
-    NewWorkerFile,
+    /// Begin a worker file, where one is empty or missing.
+    NewWorkerFile {
+        /// What its agent would be called.
+        name: String,
+    },
     /// Name a program by a name or a path at which it may be found.
     PlaceProgram,
     /// Name a Python interpreter, or make one for the project.
@@ -134,6 +148,9 @@ impl fmt::Display for Remedy {
                     "choose `{model}` for one agent, such as `{agent}`, to replace the model of its file"
                 );
             }
+            Self::ReplaceModels { model, .. } => {
+                return write!(f, "choose another model for every agent, such as `{model}`");
+            }
             Self::StartWithModel { model, usable } => {
                 return write!(
                     f,
@@ -141,6 +158,7 @@ impl fmt::Display for Remedy {
                      must allow it)"
                 );
             }
+            Self::ChooseFirstModel => "choose a model for agents that name none",
             Self::ChooseProvider => "choose a model of another provider; `ollama` needs no key",
             Self::TryLater => "try again later, or choose another model",
             Self::FindProvider => "is it running, and is this its address? another model can be chosen",
@@ -167,7 +185,7 @@ impl fmt::Display for Remedy {
                 "`max_uses` in the agent's file bounds it; where unknown prices are allowed, the limit does not cover it"
             }
             Self::NewProject => "write a manifest or a worker file to start from",
-            Self::NewWorkerFile => "a worker file has at least a `name`, and instructions below its keys",
+            Self::NewWorkerFile { .. } => "a worker file has at least a `name`, and instructions below its keys",
             Self::PlaceProgram => {
                 "a program is found by its name in directories of the system, and in those that the user names for \
                  shells; one by its path must lie where only you and root can write"

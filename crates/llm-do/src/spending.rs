@@ -8,6 +8,8 @@ use crate::message::Usage;
 use crate::model::prices::Money;
 use crate::project::Limit;
 
+pub(crate) use crate::project::OnLimit;
+
 /// What something costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
@@ -65,12 +67,14 @@ pub(crate) struct Wish {
     /// How many tokens the answer may have: as many of them as there is money for, but not fewer than the least.
     pub longest: u64,
     pub least: u64,
+    /// Set if it is the last request of a call, which may take what was kept back for it: the call's account.
+    pub last_of: Option<Account>,
 }
 
 impl Wish {
     /// Of something whose cost is known.
     pub(crate) const fn exactly(fixed: Cost) -> Self {
-        Self { fixed, per_token: Money::ZERO, longest: 0, least: 0 }
+        Self { fixed, per_token: Money::ZERO, longest: 0, least: 0, last_of: None }
     }
 
     /// With an answer of so many tokens.
@@ -88,7 +92,7 @@ pub(crate) struct LimitHit {
     pub limit: BoundedAmount,
     pub used: f64,
     pub allowed: f64,
-    /// What the next request would need, where it is more than what is left.
+    /// What comes next takes at least so much, where that is known.
     pub needed: Option<f64>,
 }
 
@@ -99,7 +103,12 @@ pub(crate) enum BoundedAmount {
     Account(Limit, Account),
     /// The money of a budget over several runs: its name, and of what length its periods are.
     #[cfg_attr(not(feature = "front-end"), allow(dead_code, reason = "the store has the budgets"))]
-    Budget { name: Arc<str>, per: &'static str },
+    Budget {
+        name: Arc<str>,
+        per: &'static str,
+        /// What the user wants to happen there, if that is said.
+        on_limit: Option<OnLimit>,
+    },
 }
 
 impl BoundedAmount {
@@ -133,6 +142,19 @@ impl From<LimitHit> for ReserveError {
 pub(crate) trait FurtherLedger: Send + Sync {
     /// What people call the first of its limits.
     fn name(&self) -> String;
+
+    /// What the user wants to happen at each of its limits, where that is said.
+    fn on_limits(&self) -> Vec<Option<OnLimit>>;
+
+    /// How many dollars one of its limits allows in this run.
+    fn allowed(&self, limit: &str) -> Option<f64>;
+
+    /// Lets this run, and no other, go on until so many dollars are spent.
+    fn raise(&self, limit: &str, usd: f64);
+
+    /// Keeps so much back for the last request of a call, in place of what was kept back for it before, at each limit where
+    /// that is wanted, or where nothing is said and this is.
+    fn keep_back(&self, keeper: Account, money: Money, unless_said: Option<OnLimit>);
 
     /// Reserves everywhere or nowhere. Waits as long as only the reservations of others are in the way.
     fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, ReserveError>>;

@@ -193,10 +193,10 @@ fn what_editors_add_is_no_mistake() {
 fn what_is_no_text_says_so() {
     files()
         .with("main.worker", b"---\nname: main\n---\n\xff\xfe")
-        .check("main.worker `main.worker`: not UTF-8 (the first bad byte is at 19)");
+        .check("main.worker `main.worker`: not UTF-8: line 4, column 1");
     files()
         .with("project.json", b"{\"version\": 1, \"x\": \"\xc3\"}")
-        .check("project.json `project.json`: not UTF-8 (the first bad byte is at 21)");
+        .check("project.json `project.json`: not UTF-8: line 1, column 22");
     let utf16: Vec<u8> = "---\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     files().with("main.worker", utf16).check("main.worker:1:1 the file does not start with a line `---`");
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("beneath", &[]),
     ("descriptors", &[]),
+    ("dormant", &[]),
     ("escape", &[]),
     ("glob", &[]),
     ("redact", &[]),
@@ -65,13 +66,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("spending", &["message", "model", "project"]),
     (
         "store",
-        // Not `runtime`, and `runtime` not this: a front end puts the two together.
+        // Not `runtime`, and `runtime` not this: the hall puts the two together.
         &["beneath", "escape", "message", "syntax", "event", "journal", "model", "tools", "questions", "spending"],
     ),
     (
         "runtime",
         &[
             "beneath",
+            "dormant",
             "escape",
             "redact",
             "remedy",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use llm_do::message::RawJson;
 use llm_do::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
 use llm_do::project::worker::{PythonClass, PythonModule, SchemaSource, WorkerFile};
-use llm_do::project::{AttachmentPolicy, Limits, fuzz};
+use llm_do::project::{AttachmentPolicy, Limits, OnLimit, fuzz};
 use llm_do::syntax::diagnostic::{FileId, Located, Sources, Span};
 use llm_do::tools::approval::Rule;
 use proptest::collection::{btree_map, btree_set, vec};
@@ -174,7 +174,8 @@ fn the_files_that_are_edited_are_good_ones() {
     let file = sources.add("x".into(), String::new());
     let mut problems = llm_do::syntax::diagnostic::Diagnostics::default();
     llm_do::project::manifest::parse(file, MANIFEST, &mut problems).unwrap();
-    llm_do::project::worker::parse(file, WORKER, llm_do::project::worker::Format::FrontMatter, &mut problems).unwrap();
+    llm_do::project::worker::parse(file, "main", WORKER, llm_do::project::worker::Format::FrontMatter, &mut problems)
+        .unwrap();
     assert!(!problems.has_errors(), "{problems:?}");
 }
 
@@ -314,16 +315,20 @@ fn model_settings() -> impl Strategy<Value = ModelSettings> {
 fn limits() -> impl Strategy<Value = Limits> {
     let count = || of(1..i64::MAX.cast_unsigned());
     let number = || of(1e-9..1e9_f64);
-    (count(), count(), count(), count(), number(), number()).prop_map(
-        |(max_requests, max_tool_calls, max_input_tokens, max_output_tokens, max_cost_usd, timeout_seconds)| Limits {
+    let on_limit = of(prop_oneof![Just(OnLimit::Ask), Just(OnLimit::Stop), Just(OnLimit::WrapUp)]);
+    ((count(), count(), count(), count()), (number(), number(), on_limit)).prop_map(|(counts, others)| {
+        let (max_requests, max_tool_calls, max_input_tokens, max_output_tokens) = counts;
+        let (max_cost_usd, timeout_seconds, on_limit) = others;
+        Limits {
             max_requests,
             max_tool_calls,
             max_input_tokens,
             max_output_tokens,
             max_cost_usd,
             timeout_seconds,
-        },
-    )
+            on_limit,
+        }
+    })
 }
 
 fn attachment_policy() -> impl Strategy<Value = AttachmentPolicy> {

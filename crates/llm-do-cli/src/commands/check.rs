@@ -8,8 +8,10 @@ use llm_do::providers::HttpSettings;
 use llm_do::runs::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
-use llm_do::{EventKind, Listen, Program, WorkingDirectory, toolsets};
-use std::path::PathBuf;
+use llm_do::{EventKind, Listen, Program, Project, Report, WorkingDirectory, toolsets};
+use std::env;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do_launch::settings::Settings;
@@ -21,6 +23,7 @@ use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::{Failure, USAGE};
 use crate::plan::{self, CheckFormat, CheckPlan};
+use crate::terminal::style::Styles;
 use crate::{console, remedy, terminal::trust};
 
 pub fn run(args: CheckArgs) -> Result<(), Failure> {
@@ -30,6 +33,7 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let view = CheckView::of(&plan);
     let checked = checked(plan, &settings).map_err(|failure| view.failure(failure))?;
     let checked = with_created(checked, &settings)?;
+    let checked = view.judged(checked)?;
     view.show(&checked)?;
     let ended = usable(&checked.servers);
     // The process ends with this command: freeing thousands of agents piece by piece would only delay that.
@@ -42,15 +46,28 @@ struct CheckView {
     project: PathBuf,
     format: CheckFormat,
     colour: Colour,
+    styles: Styles,
+    /// What was typed that decides how it runs.
+    chosen: Vec<String>,
     fence: FenceConfig,
     directory: WorkingDirectory,
 }
 
 impl CheckView {
     fn of(plan: &CheckPlan) -> Self {
-        let CheckPlan { launch, format, colour, .. } = plan;
+        let CheckPlan { launch, format, colour, styles, chosen, .. } = plan;
         let (project, fence, directory) = (launch.project.clone(), launch.fence.clone(), launch.directory.clone());
-        Self { project, format: *format, colour: *colour, fence, directory }
+        Self { project, format: *format, colour: *colour, styles: *styles, chosen: chosen.clone(), fence, directory }
+    }
+
+    /// What was found beyond linking may be a mistake too.
+    fn judged(&self, checked: ProjectCheck) -> Result<ProjectCheck, Failure> {
+        if checked.inspected.iter().all(|report| report.error_count() == 0) {
+            return Ok(checked);
+        }
+        let wrong = checked.inspected.into_iter().find(|report| report.error_count() > 0);
+        let report = wrong.expect("one has errors").worded(remedy::WORDING);
+        Err(self.failure(Failure::Project { report, colour: self.colour }))
     }
 
     /// A program that reads JSON gets the mistakes of the project as JSON.
@@ -69,9 +86,19 @@ impl CheckView {
         let ground = || shell_ground(program, &self.fence, &self.directory);
         match self.format {
             CheckFormat::Text => {
-                console::print(&check_report::text(&self.project, checked, ground().as_ref()))?;
-                console::complain(&checked.linked.notes.render(self.colour));
-                Ok(())
+                console::print(&check_report::text(&self.project, checked, ground().as_ref(), self.styles))?;
+                let said: String = checked.reports().map(|report| report.render(self.colour)).collect();
+                if !said.is_empty() {
+                    // Below what is shown, and above how it ends.
+                    console::settle();
+                    console::complain(&said);
+                    console::complain(&check_report::warnings_line(checked));
+                    console::settle();
+                }
+                if usable(&checked.servers).is_err() {
+                    return Ok(());
+                }
+                console::print(&check_report::ending(&self.project, &self.chosen, checked, self.styles))
             }
             CheckFormat::Json => console::print(&check_report::json(&self.project, checked, ground().as_ref())),
             CheckFormat::Dot => console::print(&check_report::dot(program)),
@@ -112,8 +139,9 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Fa
                 .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
         }
         let residents = check_report::residents(surveyed.project(), surveyed.program(), &fence);
+        let inspected = vec![inspect(surveyed.project(), surveyed.program(), settings, connect)];
         let linked = surveyed.into_surveyed().into_linked();
-        return Ok(ProjectCheck { linked, trust: standing, servers: Vec::new(), residents });
+        return Ok(ProjectCheck { linked, trust: standing, servers: Vec::new(), residents, inspected });
     }
     let executor = executor()?;
     executor.block_on(async {
@@ -121,7 +149,10 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Fa
         let residents = check_report::residents(trusted.project(), trusted.program(), &fence);
         // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
         let is_python_refused = residents.iter().any(check_report::CheckedResident::is_python_refused);
-        let mut trusted = if is_python_refused { trusted } else { trusted.start_python().await? };
+        let syntax =
+            if is_python_refused || !trusted.starts_python() { None } else { Some(trusted.python_syntax().await) };
+        let is_python = syntax.as_ref().is_none_or(|report| report.warning_count() == 0);
+        let mut trusted = if is_python_refused || !is_python { trusted } else { trusted.start_python().await? };
         let mut servers = Vec::new();
         if connect {
             let children = llm_do_launch::children::environment(&settings.variables, &settings.config);
@@ -130,8 +161,28 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Fa
                 servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
             trusted = trusted.offering(offered.collect())?;
         }
-        Ok(ProjectCheck { linked: trusted.into_linked(), trust: standing, servers, residents })
+        let inspected = vec![inspect(trusted.project(), trusted.program(), settings, connect)];
+        let inspected = inspected.into_iter().chain(syntax).collect();
+        Ok(ProjectCheck { linked: trusted.into_linked(), trust: standing, servers, residents, inspected })
     })
+}
+
+/// What is looked at beyond linking. Servers that were started have told more than where their programs are.
+fn inspect(project: &Project, program: &Program, settings: &Settings, is_connected: bool) -> Report {
+    let path = settings.variables.get("PATH").unwrap_or_default();
+    project.inspect(program, &settings.config.prices, &|name| is_connected || is_found(name, path, &project.root))
+}
+
+/// Whether a program can be started: by its path, or by its name in one of the directories of `PATH`.
+fn is_found(name: &str, path: &str, root: &Path) -> bool {
+    let is_program = |file: PathBuf| {
+        file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        is_program(root.join(name))
+    } else {
+        env::split_paths(path).any(|at| is_program(at.join(name)))
+    }
 }
 
 /// Asks the servers of a project what they offer.

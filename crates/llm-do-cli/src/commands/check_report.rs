@@ -1,7 +1,7 @@
 //! What `check` shows of a linked project: as text, as JSON, and as a graph. Pure.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use llm_do::{Program, Project, Report, Rule};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::COMMANDS;
+use crate::terminal::style::{Style, Styles};
 use crate::terminal::trust::screen;
 use crate::{json, remedy};
 use llm_do_launch::fencing::{self, ResidentProgram, shells};
@@ -31,6 +33,15 @@ pub struct ProjectCheck {
     /// Empty if the user did not want to know.
     pub servers: Vec<ConnectedServer>,
     pub residents: Vec<CheckedResident>,
+    /// What was found beyond linking.
+    pub inspected: Vec<Report>,
+}
+
+impl ProjectCheck {
+    /// All that is said about it: notes and warnings.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        std::iter::once(&self.linked.notes).chain(&self.inspected)
+    }
 }
 
 /// A program that lives as long as a run, and what there is to keep it in if it asks for that.
@@ -95,10 +106,12 @@ pub struct ShellGround {
     pub fence: Arc<Fence>,
 }
 
-pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -> String {
-    let ProjectCheck { linked: Survey { program, .. }, trust, servers, residents } = checked;
+pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>, styles: Styles) -> String {
+    let ProjectCheck { linked: Survey { program, .. }, trust, servers, residents, .. } = checked;
     let mut out = String::new();
-    let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
+    let mut line = |label: &str, value: &str| {
+        writeln!(out, "{label:<9}{value}").expect("a text takes all");
+    };
     line("project", &visible(&path.display().to_string()));
     line("entry", &entry_words(&program.entry));
     match program.policy.approval_mode {
@@ -108,7 +121,8 @@ pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -
     }
     if !program.open.is_empty() {
         let names = visible_list(&program.open, ", ");
-        line("open", &format!("{names} (defined in Python, which check does not run)"));
+        let why = if trust.is_given { "Python, which was not read" } else { "Python; `check --trust` reads it" };
+        line("unresolved: ", &format!("{names} ({why})"));
     }
     let created = created(program);
     let names = |is_wanted: &dyn Fn(&CreatedAgent<'_>) -> bool| {
@@ -125,7 +139,7 @@ pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -
         line("", &visible(mistake));
     }
     if !trust.items.is_empty() {
-        let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
+        let state = if trust.is_given { "given for" } else { "not given yet; these were not run or read:" };
         line("trust", state);
         for item in screen::lines(&trust.items) {
             line("", item.trim_start());
@@ -150,11 +164,102 @@ pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -
     let graph = Graph::new(program);
     out.push_str("\nagents\n");
     for (node, worst) in graph.nodes.iter().zip(graph.worst_cases()) {
-        agent_text(&mut out, node, &worst);
+        agent_text(&mut out, node, &worst, styles);
     }
     out.push_str("\ncalls\n");
     call_tree(&mut out, program, &graph);
     out
+}
+
+/// How many warnings there were, below them.
+pub fn warnings_line(checked: &ProjectCheck) -> String {
+    match checked.reports().map(Report::warning_count).sum::<usize>() {
+        0 => String::new(),
+        1 => "1 warning\n".to_owned(),
+        several => format!("{several} warnings\n"),
+    }
+}
+
+/// What it comes to, and what to do next.
+pub fn ending(path: &Path, chosen: &[String], checked: &ProjectCheck, styles: Styles) -> String {
+    let program = &checked.linked.program;
+    let graph = Graph::new(program);
+    let tools: BTreeSet<&str> = graph.nodes.iter().flat_map(|node| &node.tools).map(|tool| &*tool.name).collect();
+    let writes = graph.worst_cases();
+    let writes = writes.iter().flatten().filter(|(capability, _)| serde_word(capability) == "writes_files");
+    let asks: Vec<bool> = writes.map(|(_, way)| way.asks).collect();
+    let writes = match (asks.as_slice(), program.policy.approval_mode) {
+        ([], _) => "writes nothing",
+        (_, ApprovalMode::ApproveAll) => "writes without a question",
+        (_, ApprovalMode::RejectAll) => "writes are refused",
+        (asks, ApprovalMode::Prompt) if asks.contains(&false) => "writes without a question",
+        (_, ApprovalMode::Prompt) => "writes ask",
+    };
+    let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let (ok, agents) = (styles.paint(Style::Added, "ok"), count(program.agents.len(), "agent"));
+    let chosen = chosen.iter().flat_map(|word| [" ".to_owned(), quoted_word(word)]).collect::<String>();
+    let next = if checked.trust.is_given {
+        next(path, &chosen, program)
+    } else {
+        format!("check {}{chosen} --trust", quoted_word(&visible(&path.display().to_string())))
+    };
+    format!("\n{ok}: {agents}, {}, {writes}\nnext: llm-do {next}\n", count(tools.len(), "tool"))
+}
+
+/// A command that runs the project.
+fn next(path: &Path, chosen: &str, program: &Program) -> String {
+    let project = shell_word(path);
+    if program.default_input.is_some() || !program.allow_cli_input {
+        return format!("run {project}{chosen}");
+    }
+    let entry = match &program.entry {
+        Entry::Agent(name) => program.agents.get(name),
+        Entry::Function(_) | Entry::Open => None,
+    };
+    match entry.map(|entry| &entry.input) {
+        Some(Typing::Schema(schema)) => {
+            let input = example_of(&schema.to().unwrap_or(Value::Null));
+            let is_one_text =
+                matches!(&input, Value::Object(fields) if fields.len() == 1 && fields.values().all(|it| it == "…"));
+            if is_one_text {
+                format!("{project}{chosen} \"…\"")
+            } else {
+                format!("{project}{chosen} --input-json {}", quoted_word(&input.to_string()))
+            }
+        }
+        Some(Typing::Untyped | Typing::Python(_)) | None => format!("{project}{chosen} \"…\""),
+    }
+}
+
+/// The required fields of a schema, each with something of its type.
+fn example_of(schema: &Value) -> Value {
+    let field = |name: &str| match &schema["properties"][name] {
+        field if field["enum"][0] != Value::Null => field["enum"][0].clone(),
+        field => match field["type"].as_str() {
+            Some("integer" | "number") => json!(1),
+            Some("boolean") => json!(true),
+            Some("array") => json!([]),
+            Some("object") => example_of(field),
+            _ => json!("…"),
+        },
+    };
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Value::Object(required.map(|name| (name.to_owned(), field(name))).collect())
+}
+
+/// The project as a shell reads it, and as no command of this program.
+fn shell_word(path: &Path) -> String {
+    let text = visible(&path.display().to_string()).into_owned();
+    if COMMANDS.contains(&text.as_str()) { format!("./{text}") } else { quoted_word(&text) }
+}
+
+fn quoted_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./@%+=:,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// The first line of what a server says of a tool is cut here.
@@ -197,7 +302,7 @@ fn entry_words(entry: &Entry) -> String {
     match entry {
         Entry::Agent(name) => name.clone(),
         Entry::Function(function) => visible(&function.to_string()).into_owned(),
-        Entry::Open => "defined in Python, which check does not run".to_owned(),
+        Entry::Open => "unresolved (Python; `check --trust` reads it)".to_owned(),
     }
 }
 
@@ -218,12 +323,20 @@ fn widest<'a>(texts: impl Iterator<Item = Cow<'a, str>>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-fn agent_text(out: &mut String, AgentNode { agent, tools, .. }: &AgentNode<'_>, worst: &Worst<'_>) {
-    let (model, file) = (agent.model.to_string(), agent.file.to_string_lossy());
+fn model_of(agent: &AgentSpec) -> Option<String> {
+    (!agent.model.provider.is_empty()).then(|| agent.model.to_string())
+}
+
+fn model_words(agent: &AgentSpec) -> String {
+    model_of(agent).unwrap_or_else(|| "no model yet".to_owned())
+}
+
+fn agent_text(out: &mut String, AgentNode { agent, tools, .. }: &AgentNode<'_>, worst: &Worst<'_>, styles: Styles) {
+    let (model, file) = (model_words(agent), agent.file.to_string_lossy());
     line(out, &["  ", &agent.name, "  ", &visible(&model), "  (", &visible(&file), ")"]);
     line(out, &["    input   ", &typing_words(&agent.input, "text and attachments")]);
     line(out, &["    output  ", &typing_words(&agent.output, "text")]);
-    tools_text(out, tools);
+    tools_text(out, tools, styles);
     if shells(agent).next().is_some() {
         line(out, &["    shells"]);
         let width = widest(shells(agent).map(|(name, _)| name.into()));
@@ -260,13 +373,13 @@ fn agent_text(out: &mut String, AgentNode { agent, tools, .. }: &AgentNode<'_>, 
     }
 }
 
-fn tools_text(out: &mut String, tools: &[ReachableTool<'_>]) {
+fn tools_text(out: &mut String, tools: &[ReachableTool<'_>], styles: Styles) {
     if !tools.is_empty() {
         line(out, &["    tools"]);
     }
     let width = widest(tools.iter().map(|tool| visible(&tool.name)));
     for tool in tools {
-        let (name, verdict) = (visible(&tool.name), verdict_words(&tool.verdict));
+        let (name, verdict) = (visible(&tool.name), verdict_text(&tool.verdict, styles));
         let from = match (tool.agent, tool.toolsets.as_slice()) {
             (Some(_), _) => "agent".into(),
             (None, [only]) => Cow::Borrowed(*only),
@@ -368,7 +481,7 @@ fn base_words(base: &Base) -> Cow<'_, str> {
     match base {
         Base::WorkingDirectory => "the working directory".into(),
         Base::Project(path) if path == Path::new(".") => "the project".into(),
-        Base::Project(path) => format!("{} in the project", path.display()).into(),
+        Base::Project(path) => format!("./{}", path.display()).into(),
         Base::Absolute(path) => path.to_string_lossy(),
     }
 }
@@ -417,24 +530,56 @@ fn fields_words(schema: &Value) -> String {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let field = |(name, field): (&String, &Value)| {
         let mark = if required.contains(&name.as_str()) { "" } else { "?" };
-        format!("{}{mark}: {}", visible(name), field["type"].as_str().unwrap_or("any"))
+        format!("{}{mark}: {}", visible(name), field_words(field))
     };
     format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
-pub fn verdict_words(verdict: &DeclaredVerdict) -> Cow<'static, str> {
-    match verdict {
-        DeclaredVerdict::Allow => "allow".into(),
-        DeclaredVerdict::Ask => "ask".into(),
-        DeclaredVerdict::AlwaysAsk => "always ask".into(),
-        DeclaredVerdict::Block => "block".into(),
-        DeclaredVerdict::Unknown => "unknown".into(),
-        DeclaredVerdict::ByCommand(commands) => command_words(commands).into(),
+/// What a field may be: `string`, `low | high`.
+fn field_words(field: &Value) -> String {
+    let word = |value: &Value| {
+        value.as_str().map_or_else(|| visible(&value.to_string()).into_owned(), |text| visible(text).into_owned())
+    };
+    let joined = |values: &[Value]| values.iter().map(word).collect::<Vec<_>>().join(" | ");
+    match (&field["enum"], &field["const"], &field["type"]) {
+        (Value::Array(values), _, _) if !values.is_empty() => joined(values),
+        (_, value, _) if !value.is_null() => word(value),
+        (_, _, Value::Array(types)) => joined(types),
+        (_, _, Value::String(word)) => visible(word).into_owned(),
+        _ => "any".to_owned(),
     }
 }
 
+pub fn verdict_words(verdict: &DeclaredVerdict) -> Cow<'static, str> {
+    verdict_text(verdict, Styles { coloured: false })
+}
+
+/// The same, in colours on a terminal.
+fn verdict_text(verdict: &DeclaredVerdict, styles: Styles) -> Cow<'static, str> {
+    let painted = |style: Style, word: &'static str| -> Cow<'static, str> {
+        if styles.coloured { styles.paint(style, word).into() } else { word.into() }
+    };
+    match verdict {
+        DeclaredVerdict::Allow => painted(Style::Added, "allow"),
+        DeclaredVerdict::Ask => painted(Style::Warning, "ask"),
+        DeclaredVerdict::AlwaysAsk => painted(Style::Warning, "always ask"),
+        DeclaredVerdict::Block => painted(Style::Removed, "block"),
+        DeclaredVerdict::Unknown => painted(Style::Dim, "unknown"),
+        DeclaredVerdict::ByCommand(commands) => command_words(commands, styles).into(),
+    }
+}
+
+fn rule_text(rule: Rule, styles: Styles) -> String {
+    let style = match rule {
+        Rule::Allow => Style::Added,
+        Rule::Ask => Style::Warning,
+        Rule::Block => Style::Removed,
+    };
+    styles.paint(style, rule.word())
+}
+
 /// Neighbours with one verdict together, in order: the first pattern that matches decides.
-fn command_words(commands: &[CommandVerdict]) -> String {
+fn command_words(commands: &[CommandVerdict], styles: Styles) -> String {
     let mut words = String::with_capacity(16 * commands.len());
     let mut group = None;
     let mut add = |verdict: Rule, pattern: &str| {
@@ -442,7 +587,7 @@ fn command_words(commands: &[CommandVerdict]) -> String {
             words.push_str(", ");
         } else {
             words.push_str(if group.is_none() { "" } else { "; " });
-            words.push_str(verdict.word());
+            words.push_str(&rule_text(verdict, styles));
             words.push(' ');
         }
         group = Some(verdict);
@@ -454,7 +599,8 @@ fn command_words(commands: &[CommandVerdict]) -> String {
     }
     if !commands.iter().any(is_default) {
         words.push_str(if words.is_empty() { "" } else { "; " });
-        words.push_str("block any other");
+        words.push_str(&rule_text(Rule::Block, styles));
+        words.push_str(" any other");
     }
     words
 }
@@ -546,7 +692,7 @@ fn push_prefix(out: &mut String, path: &[Branch<'_>]) {
 }
 
 pub fn json(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -> String {
-    let ProjectCheck { linked, trust, servers, residents } = checked;
+    let ProjectCheck { linked, trust, servers, residents, .. } = checked;
     let program = &linked.program;
     let graph = Graph::new(program);
     let agents: Vec<Value> =
@@ -574,19 +720,21 @@ pub fn json(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
         "created": created(program),
         "notes": linked.notes.json(),
+        "warnings": checked.inspected.iter().flat_map(Report::json).collect::<Vec<_>>(),
         "errors": [],
     }))
 }
 
 pub fn json_errors(path: &Path, report: &Report) -> String {
     let diagnostics = serde_json::to_value(report.json()).unwrap_or_default();
-    let (errors, notes): (Vec<Value>, Vec<Value>) =
-        diagnostics.as_array().cloned().unwrap_or_default().into_iter().partition(|it| it["severity"] == "error");
+    let diagnostics = diagnostics.as_array().cloned().unwrap_or_default();
+    let of = |severity: &str| -> Vec<&Value> { diagnostics.iter().filter(|it| it["severity"] == severity).collect() };
     json::lines(&json!({
         "ok": false,
         "project": path.display().to_string(),
-        "errors": errors,
-        "notes": notes,
+        "errors": of("error"),
+        "warnings": of("warning"),
+        "notes": of("note"),
         "error_count": report.error_count(),
         "omitted": report.omitted(),
     }))
@@ -605,7 +753,7 @@ fn agent_json(AgentNode { agent, tools, calls_any, .. }: &AgentNode<'_>, worst: 
         "name": agent.name,
         "file": agent.file.display().to_string(),
         "description": agent.description,
-        "model": agent.model.to_string(),
+        "model": model_of(agent),
         "input": typing_json(&agent.input),
         "output": typing_json(&agent.output),
         "tools": tools.iter().map(tool_json).collect::<Vec<_>>(),
@@ -656,7 +804,7 @@ pub fn dot(program: &Program) -> String {
     for agent in program.agents.values() {
         let style = if entry == Some(agent.name.as_str()) { " style=bold" } else { "" };
         // Names are letters, digits, `_` and `-`; models are foreign text.
-        let model = visible(&agent.model.to_string()).replace('\\', "\\\\").replace('"', "\\\"");
+        let model = visible(&model_words(agent)).replace('\\', "\\\\").replace('"', "\\\"");
         writeln!(out, "  \"{}\" [label=\"{}\\n{model}\"{style}];", agent.name, agent.name).expect("a text takes all");
     }
     let graph = Graph::new(program);

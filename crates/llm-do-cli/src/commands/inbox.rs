@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llm_do::approval::short_id;
+use llm_do::approval::{answer_by_values, short_id};
 use llm_do::escape::{visible, visible_name};
 use llm_do::records::shown_time;
 use llm_do::store::answers::{AnswerWriteError, StoredAnswer};
@@ -15,30 +15,29 @@ use llm_do_launch::inbox::{Inbox, InboxError, WaitingQuestion, check_edited};
 use llm_do_launch::question;
 use serde_json::{Value, json};
 
-use crate::args::{self, Command, InboxApproveArgs, InboxArgs, InboxCommand, InboxRefuseArgs, InboxShowArgs};
+use crate::args::{self, Command, InboxArgs, InboxCommand, InboxShowArgs};
 use crate::commands::resume;
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use crate::terminal::arguments::{self, EditableArguments};
 use crate::terminal::editor::Editor;
-use crate::terminal::prompt::{edit_arguments, painted};
+use crate::terminal::prompt::painted;
 use crate::terminal::style::{Styles, fit, width};
 use crate::{console, json};
 
 pub fn run(args: InboxArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    match args.command {
-        None if args.watch => watch(&mut opened(&environment)?, args.json),
-        None => list(&mut opened(&environment)?, args.json),
-        Some(InboxCommand::Show(args)) => show(&environment, &args),
-        Some(InboxCommand::Approve(InboxApproveArgs { questions, edit, go })) => {
-            answer(&environment, &questions, if edit { &Decision::Edit } else { &Decision::Approve }, go)
-        }
-        Some(InboxCommand::Refuse(InboxRefuseArgs { question, reason, go })) => {
-            answer(&environment, &[question], &Decision::Refuse(reason), go)
-        }
-    }
+    let (questions, decision, go) = match args.command {
+        None if args.watch => return watch(&mut opened(&environment)?, args.json),
+        None => return list(&mut opened(&environment)?, args.json),
+        Some(InboxCommand::Show(args)) => return show(&environment, &args),
+        Some(InboxCommand::Approve(args)) => (args.questions, Decision::approval(args.edit), args.go),
+        Some(InboxCommand::Answer(args)) => (vec![args.question], Decision::values(&args.values)?, args.go),
+        Some(InboxCommand::Refuse(args)) => (vec![args.question], Decision::Refuse(args.reason), args.go),
+    };
+    answer(&environment, &questions, &decision, go)
 }
 
 fn show(environment: &Environment, args: &InboxShowArgs) -> Result<(), Failure> {
@@ -98,7 +97,23 @@ fn tell_troubles(inbox: &mut Inbox) {
 enum Decision {
     Approve,
     Edit,
+    Values(Vec<(String, String)>),
     Refuse(Option<String>),
+}
+
+impl Decision {
+    fn approval(is_edited: bool) -> Self {
+        if is_edited { Self::Edit } else { Self::Approve }
+    }
+
+    /// `name=value` of each.
+    fn values(typed: &[String]) -> Result<Self, Failure> {
+        let parts = |typed: &String| {
+            let unnamed = || Failure::usage(format!("`{}` is no `name=value`", visible(typed))).hint(UNANSWERED);
+            typed.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or_else(unnamed)
+        };
+        Ok(Self::Values(typed.iter().map(parts).collect::<Result<_, _>>()?))
+    }
 }
 
 /// Every question is found before the first is answered: a mistake changes nothing.
@@ -115,10 +130,15 @@ fn answer(environment: &Environment, typed: &[String], decision: &Decision, go: 
     }
     let styles = Styles { coloured: environment.colours_stderr() };
     for waiting in &waiting {
+        let by_values = match decision {
+            Decision::Values(values) => Some(of_values(waiting, values)?),
+            Decision::Approve | Decision::Edit | Decision::Refuse(_) => None,
+        };
         console::complain(&shown(waiting, styles));
         let (answer, said) = match decision {
             Decision::Approve => (Answer::Once, "approved"),
-            Decision::Edit => (Answer::Edited(edited(environment, waiting)?), "approved with other arguments"),
+            Decision::Values(_) => (by_values.unwrap_or(Answer::Once), "answered"),
+            Decision::Edit => (Answer::Edited(edited(environment, waiting)?), "approved with your edits"),
             Decision::Refuse(reason) => (Answer::Refuse { reason: reason.clone() }, "refused"),
         };
         let aside = inbox.answer(waiting, &answer, &environment.user()).map_err(|error| unanswered(waiting, error))?;
@@ -147,6 +167,14 @@ fn answer(environment: &Environment, typed: &[String], decision: &Decision, go: 
     }
 }
 
+const UNANSWERED: &str = "nothing was answered";
+
+/// What values mean as an answer to a question.
+fn of_values(waiting: &WaitingQuestion, values: &[(String, String)]) -> Result<Answer, Failure> {
+    answer_by_values(&waiting.question.tool, &waiting.question.arguments, values)
+        .map_err(|wrong| Failure::usage(visible(&wrong)).hint(UNANSWERED))
+}
+
 /// Goes on with a run in this process, as `llm-do resume ID` does.
 fn go_on(run: &RunId) -> Result<(), Failure> {
     let args = args::parse(["llm-do", "resume", run.as_str()].map(Into::into)).map_err(Failure::Usage)?;
@@ -157,13 +185,19 @@ fn go_on(run: &RunId) -> Result<(), Failure> {
 }
 
 fn edited(environment: &Environment, waiting: &WaitingQuestion) -> Result<RawJson, Failure> {
-    let unedited = |reason: String| Failure::usage(format!("not edited: {reason}")).hint("nothing was answered");
+    let unedited = |reason: String| Failure::usage(format!("not edited: {reason}")).hint(UNANSWERED);
     let editor = Editor::of(environment, Path::new(&waiting.project), WorkingDirectory::of_process());
     let edited = executor()?.block_on(async {
         let terminal = Terminal::open().map_err(|error| format!("the terminal cannot be opened: {error}"))?;
-        let edited = edit_arguments(&editor, &terminal, &waiting.question.arguments).await?;
-        check_edited(waiting, &edited).await?;
-        Ok(edited)
+        let question = &waiting.question;
+        let editable =
+            EditableArguments { arguments: &question.arguments, edits: question.edits.as_deref(), about: None };
+        let checked = async |edited: RawJson| {
+            check_edited(waiting, &edited).await?;
+            Ok(edited)
+        };
+        let edited = arguments::edit(&editor, &terminal, editable, checked).await?;
+        edited.ok_or_else(|| "nothing was changed".to_owned())
     });
     edited.map_err(unedited)
 }

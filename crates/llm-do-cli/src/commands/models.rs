@@ -1,19 +1,25 @@
-//! What `models` shows: providers, whether their keys are at hand, and what models cost. Pure.
+//! What `models` shows: providers, whether a key is set, and what models cost. And which model is asked where nothing
+//! else says it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
+use llm_do::ModelName;
 use llm_do::escape::visible;
+use llm_do::names::nearest;
 use llm_do::prices::{ModelPrice, Rate, Rates};
 use llm_do::providers::{PROVIDERS, ProtocolKind, Provider};
 use serde_json::{Value, json};
 
+use crate::args::ModelsArgs;
 use crate::environment::Environment;
-use crate::json;
+use crate::failure::Failure;
+use crate::{console, first_model, json};
 use llm_do_launch::config::{Config, ProviderConfig};
-use llm_do_launch::providers;
+use llm_do_launch::{providers, usable};
 
 /// Names in lower case → prices, and the providers in the order of our table, the user's last.
-pub struct ModelListing<'a> {
+struct ModelListing<'a> {
     providers: Vec<ListedProvider<'a>>,
     models: BTreeMap<&'a str, ModelPrice>,
 }
@@ -47,11 +53,163 @@ enum ProviderOrigin {
     Config,
 }
 
+/// Shows what there is, or writes down a choice.
+pub fn run(args: &ModelsArgs) -> Result<(), Failure> {
+    let environment = Environment::read();
+    match &args.used {
+        Some(name) => choose(name, &environment),
+        None => show(args, &environment),
+    }
+}
+
+fn show(args: &ModelsArgs, environment: &Environment) -> Result<(), Failure> {
+    let config = Config::load(environment.config_file().as_deref())?;
+    let listing = ModelListing::of(environment, &config).only(args.filter.as_deref().unwrap_or_default());
+    if listing.is_empty() {
+        let filter = args.filter.as_deref().unwrap_or_default();
+        console::complain(&format!("nothing matches \"{}\"\n", visible(filter)));
+    }
+    let is_overview = args.filter.is_none() && !args.all;
+    console::print(&match (args.json, is_overview) {
+        (true, _) => listing.json(),
+        (false, true) => listing.overview(),
+        (false, false) => listing.text(),
+    })
+}
+
+/// Writes down which model is asked where nothing else says it.
+fn choose(text: &str, environment: &Environment) -> Result<(), Failure> {
+    let settings = environment.settings()?;
+    let form = "write `provider:model`, for example `anthropic:claude-haiku-4-5`";
+    let name = ModelName::parse(text).map_err(|error| Failure::usage(format!("`--use`: {error}")).hint(form))?;
+    let known = PROVIDERS.iter().map(|row| row.name).chain(settings.config.providers.keys().map(String::as_str));
+    let known: Vec<&str> = known.filter(|provider| *provider != "scripted").collect();
+    if !known.contains(&name.provider.as_str()) {
+        let near = nearest(&name.provider, known.iter().copied());
+        let near = near.map(|provider| format!("`llm-do models --use {provider}:{}`", name.model));
+        let fact = format!("unknown provider `{}`", visible(&name.provider));
+        return Err(Failure::usage(fact).hint(near.unwrap_or_else(|| "`llm-do models` lists providers".to_owned())));
+    }
+    let said = first_model::write(&name, &settings)?;
+    console::print(&format!("{said}\n"))?;
+    let keys = ListedProvider::all(environment, &settings.config);
+    match keys.into_iter().find(|provider| provider.name == name.provider).map(|provider| provider.key) {
+        Some(KeyState::Missing { variables }) => {
+            console::complain(&format!("note: its key is not set yet: {}\n", visible(&variables.join(" or "))));
+        }
+        Some(KeyState::Unneeded | KeyState::Present { .. } | KeyState::Command) | None => {}
+    }
+    Ok(())
+}
+
+/// Models that are known and whose provider can be asked, and where its key is.
+pub fn askable(environment: &Environment, config: &Config) -> Vec<(String, String)> {
+    let providers = ListedProvider::all(environment, config);
+    let known = config.prices.known();
+    let with_key = |model: &str| {
+        let provider = providers.iter().find(|it| model.split_once(':').is_some_and(|(name, _)| name == it.name))?;
+        match &provider.key {
+            KeyState::Present { variable } => Some(format!("key in {variable}")),
+            KeyState::Command => Some("key by a command".to_owned()),
+            KeyState::Unneeded => Some("no key needed".to_owned()),
+            KeyState::Missing { .. } => None,
+        }
+    };
+    known.keys().filter_map(|model| Some(((*model).to_owned(), with_key(model)?))).collect()
+}
+
+/// The keys that are set, each with where it is.
+pub fn keys_set(environment: &Environment, config: &Config) -> Vec<String> {
+    let key = |provider: &ListedProvider<'_>| match &provider.key {
+        KeyState::Present { variable } => Some(format!("{} ({variable})", provider.name)),
+        KeyState::Command => Some(format!("{} (by a command, which was not run)", provider.name)),
+        KeyState::Unneeded | KeyState::Missing { .. } => None,
+    };
+    ListedProvider::all(environment, config).iter().filter_map(key).collect()
+}
+
+/// Where the providers are whose keys are set.
+pub fn addresses(environment: &Environment, config: &Config) -> Vec<(String, String)> {
+    let all = ListedProvider::all(environment, config).into_iter();
+    let askable = all.filter(|provider| matches!(provider.key, KeyState::Present { .. } | KeyState::Command));
+    askable.filter_map(|provider| Some((provider.name.to_owned(), provider.base_url?))).collect()
+}
+
+/// So many lines has a screen that shows an overview, with room for a prompt.
+const SCREEN: usize = 23;
+
 impl<'a> ModelListing<'a> {
+    /// Keys, then models whose key is set, on one screen.
+    pub fn overview(&self) -> String {
+        let (missing, present): (Vec<&ListedProvider<'_>>, Vec<_>) =
+            self.providers.iter().partition(|provider| matches!(provider.key, KeyState::Missing { .. }));
+        let present: Vec<_> = present.into_iter().filter(|provider| provider.protocol != "script").collect();
+        let mut text = String::new();
+        let cells = |provider: &&ListedProvider<'_>| {
+            let [name, _, key, _] = provider.cells();
+            [name, format!("key {key}")]
+        };
+        // Most of the screen is for models.
+        let (shown, more) = present.split_at(present.len().min(SCREEN / 3));
+        text.push_str(&aligned(&shown.iter().map(cells).collect::<Vec<_>>(), &[]));
+        if !more.is_empty() {
+            let _ = writeln!(text, "… {} more: llm-do models --all", more.len());
+        }
+        let names: Vec<&str> = missing.iter().map(|provider| provider.name).collect();
+        if !names.is_empty() {
+            text.push_str(&wrapped(&format!(
+                "no key: {}; llm-do models --all names their variables",
+                names.join(", ")
+            )));
+        }
+        let with_models: Vec<(&&ListedProvider<'_>, Vec<&str>)> = present
+            .iter()
+            .map(|provider| (provider, self.models_of(provider.name)))
+            .filter(|(_, models)| !models.is_empty())
+            .collect();
+        if with_models.is_empty() {
+            text.push_str("\nno model with a known price has a key; llm-do models --all lists all\n");
+            return text;
+        }
+        let room = SCREEN.saturating_sub(text.lines().count() + 2);
+        text.push('\n');
+        text.push_str(&self.prices_on(room, &with_models));
+        text
+    }
+
+    /// So many lines of prices, of each provider some.
+    fn prices_on(&self, room: usize, providers: &[(&&ListedProvider<'_>, Vec<&str>)]) -> String {
+        let head = ["USD per million tokens", "input", "output", "cache read", "cache write"];
+        let mut rows = vec![head.map(str::to_owned)];
+        let shown = providers.len().min(room / 2);
+        for (provider, models) in &providers[..shown] {
+            let each = (room / shown).saturating_sub(1).max(1);
+            let each = if models.len() == each + 1 { models.len() } else { each };
+            let row = |name: &&str| self.models.get(name).map(|price| price_cells(&visible(name), &price.rates));
+            rows.extend(models.iter().take(each).filter_map(row));
+            if models.len() > each {
+                let more = format!("… {} more: llm-do models {}:", models.len() - each, provider.name);
+                rows.push([more, String::new(), String::new(), String::new(), String::new()]);
+            }
+        }
+        let mut text = aligned(&rows, &[1, 2, 3, 4]);
+        if shown < providers.len() {
+            let _ = writeln!(text, "… {} more providers: llm-do models --all", providers.len() - shown);
+        }
+        text
+    }
+
+    /// The models of a provider, the one to begin with first.
+    fn models_of(&self, provider: &str) -> Vec<&'a str> {
+        let start = format!("{provider}:");
+        let mut models: Vec<&'a str> = self.models.keys().copied().filter(|model| model.starts_with(&start)).collect();
+        let first = usable::to_begin_with(provider);
+        models.sort_by_key(|model| Some(*model) != first.as_deref());
+        models
+    }
+
     pub fn of(environment: &Environment, config: &'a Config) -> Self {
-        let built_in = PROVIDERS.iter().map(|row| built_in(row, environment));
-        let configured = config.providers.iter().map(|(name, custom)| configured(name, custom, environment));
-        Self { providers: built_in.chain(configured).collect(), models: config.prices.known() }
+        Self { providers: ListedProvider::all(environment, config), models: config.prices.known() }
     }
 
     /// What has the filter in its name, and the providers of such models.
@@ -152,7 +310,14 @@ fn without_secrets(address: &str) -> String {
     format!("{scheme}{separator}{host}{path}")
 }
 
-impl ListedProvider<'_> {
+impl<'a> ListedProvider<'a> {
+    /// All that there are, the user's last.
+    fn all(environment: &Environment, config: &'a Config) -> Vec<Self> {
+        let built_in = PROVIDERS.iter().map(|row| built_in(row, environment));
+        let configured = config.providers.iter().map(|(name, custom)| configured(name, custom, environment));
+        built_in.chain(configured).collect()
+    }
+
     fn cells(&self) -> [String; 4] {
         let key = match &self.key {
             KeyState::Unneeded => "not needed".to_owned(),
@@ -214,6 +379,23 @@ fn rates_json(rates: &Rates) -> Value {
         "cache_read": rates.cache_read.dollars(),
         "cache_write": rates.cache_write.dollars(),
     })
+}
+
+/// In lines of 80 columns at most, the later ones indented.
+fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 80;
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push_str(&line);
+            lines.push('\n');
+            "  ".clone_into(&mut line);
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    format!("{lines}{line}\n")
 }
 
 /// Columns as wide as their widest cell; numbers stand at the right.

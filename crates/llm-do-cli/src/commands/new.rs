@@ -8,9 +8,10 @@ use llm_do::escape::visible;
 use llm_do::program::MANIFEST_NAME;
 use llm_do::{ModelChoices, ModelName, Project};
 
-use crate::args::Template;
+use crate::args::{COMMANDS, Template};
 use crate::failure::Failure;
 use crate::plan::NewPlan;
+use crate::remedy::shell_word;
 use crate::terminal::trust;
 use llm_do_launch::state::StateDirectory;
 
@@ -33,6 +34,12 @@ const MULTI: Files = &[
     ("writer.worker", include_str!("../../templates/multi/writer.worker")),
 ];
 
+const DEMO: Files = &[
+    ("project.json", include_str!("../../templates/demo/project.json")),
+    ("main.worker", include_str!("../../templates/demo/main.worker")),
+    ("script.yaml", include_str!("../../templates/demo/script.yaml")),
+];
+
 const WORKER: &str = include_str!("../../templates/worker.worker");
 
 /// Writes what was planned and says what to do next.
@@ -43,14 +50,20 @@ pub fn write(plan: &NewPlan) -> Result<String, Failure> {
                 Template::Minimal => MINIMAL,
                 Template::Tools => TOOLS,
                 Template::Multi => MULTI,
+                Template::Demo => DEMO,
             };
+            refuse_command(directory)?;
             let files: Vec<(PathBuf, String)> =
                 files.iter().map(|(name, text)| (directory.join(name), (*text).to_owned())).collect();
             write_all(directory, &files)?;
             let shown = visible(&directory.display().to_string()).into_owned();
             let names: Vec<String> =
                 files.iter().map(|(path, _)| format!("  {}\n", visible(&path.display().to_string()))).collect();
-            Ok(format!("wrote\n{}\nnext: llm-do check {shown}\n", names.concat()))
+            let next = match template {
+                Template::Demo => format!("llm-do {}", shell_word(directory)),
+                Template::Minimal | Template::Tools | Template::Multi => format!("llm-do check {shown}"),
+            };
+            Ok(format!("wrote\n{}\nnext: {next}\n", names.concat()))
         }
         NewPlan::Worker { directory, name } => {
             let path = directory.join(format!("{name}.worker"));
@@ -64,6 +77,15 @@ pub fn write(plan: &NewPlan) -> Result<String, Failure> {
             let shown = visible(&path.display().to_string()).into_owned();
             Ok(format!("wrote {shown}\n{listed}next: llm-do check {shown}\n"))
         }
+    }
+}
+
+/// A project with the name of a command could only be run by its path.
+fn refuse_command(directory: &Path) -> Result<(), Failure> {
+    match directory.to_str().filter(|name| COMMANDS.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(format!("`{name}` is a command of llm-do"))
+            .hint(format!("choose another name, such as `llm-do new my-{name}`"))),
     }
 }
 

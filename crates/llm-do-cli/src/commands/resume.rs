@@ -437,6 +437,7 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::Empty { .. }
         | RunError::Unfinished { .. }
         | RunError::Limit { .. }
+        | RunError::ContextFull { .. }
         | RunError::UnknownPrice { .. }
         | RunError::UnboundedTool { .. }
         | RunError::RepeatedFailure { .. }
@@ -445,6 +446,7 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::TooDeep { .. }
         | RunError::TooManyCalls(_)
         | RunError::NoProvider { .. }
+        | RunError::Incompatible { .. }
         | RunError::Toolset { .. }
         | RunError::IdleRule { .. }
         | RunError::Function { .. }
@@ -479,6 +481,9 @@ mod tests {
             arguments: llm_do::RawJson::of(&()),
             reason: String::new(),
             preview: None,
+            shows: Vec::new(),
+            edits: None,
+            rule: None,
             foreign: None,
         };
         let [one, two, three] = ["aaaaaaaaaaaa1", "aaaaaaaaaaaa2", "bbbbbbbbbbbb3"].map(pending);

@@ -3,7 +3,7 @@
 mod export;
 pub mod follow;
 mod fork;
-mod list;
+pub mod list;
 mod remove;
 mod show;
 mod table;
@@ -109,6 +109,16 @@ fn now() -> u64 {
 /// The runs that are wanted, the newest first, each as it is now.
 pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<'static>>, Failure> {
     list::listed(args, settings)
+}
+
+/// The newest runs of a project, as `llm-do runs` shows them; nothing if there is none.
+pub fn of_project(root: &std::path::Path, settings: &Settings) -> Result<String, Failure> {
+    list::of_project(root, settings)
+}
+
+/// What was said, in Markdown.
+pub fn markdown(messages: &[llm_do::Message], agent: &str) -> String {
+    transcript::markdown(messages, agent)
 }
 
 /// The run that is meant.

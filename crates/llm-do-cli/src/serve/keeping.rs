@@ -175,16 +175,17 @@ impl GivenAnswers {
         let mut answers = BTreeMap::new();
         for (id, decision) in given {
             let wrong = |what: &str| Failure::usage(format!("`answers.{}`: {what}", visible(&id)));
-            let answer = decision.answer().map_err(wrong)?;
+            let whole = resume::whole_id(&id, waiting).map_err(|failure| {
+                Failure::usage(failure.words().0).hint("`pending` of the turn that waits names its questions")
+            })?;
+            let Some(asked) = waiting.iter().find(|asked| asked.id == whole) else { continue };
+            let answer = decision.answer_to(&asked.tool, &asked.arguments).map_err(|what| wrong(&what))?;
             match answer {
                 Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } => {}
                 Answer::CallForSession | Answer::ToolForSession | Answer::EndRun | Answer::Later => {
                     return Err(wrong("a question that waited is approved once, or refused"));
                 }
             }
-            let whole = resume::whole_id(&id, waiting).map_err(|failure| {
-                Failure::usage(failure.words().0).hint("`pending` of the turn that waits names its questions")
-            })?;
             if answers.insert(whole.to_owned(), answer).is_some() {
                 return Err(wrong("the question is decided twice"));
             }

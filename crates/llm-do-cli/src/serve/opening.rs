@@ -20,12 +20,12 @@ use llm_do_launch::open_run::OpenRun;
 use llm_do_launch::program_terms::{ProgramTerms, ToolRule};
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::record::{LaunchOverrides, LaunchRecord};
-use llm_do_launch::session::TurnReport;
+use llm_do_launch::session::{SessionLength, TurnReport};
 use llm_do_launch::settings::Settings;
 use llm_do_launch::trust::{Standing, TrustAnswers};
 
 use super::calls::{ClientCaller, ClientCalls};
-use super::keeping::{self, ScopeRecording};
+use super::keeping::{self, PriorScope, ScopeRecording};
 use super::offer;
 use super::order::EventBarrier;
 use super::protocol::{
@@ -101,6 +101,10 @@ pub async fn prepare(
         caller: outside,
         answering: Some(remedy::approving),
         history: open.message_history,
+        length: match &prior {
+            Some(PriorScope { only_input: Some(_), .. }) => SessionLength::OneTurn,
+            Some(_) | None => SessionLength::Conversation,
+        },
         ..ListenPlan::default()
     };
     let prepared = PreparedScope { ready, listen, waiting, wanted: open.events, asking, trouble, prior };

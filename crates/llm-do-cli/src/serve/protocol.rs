@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llm_do::approval::{ApprovalMode, Coverage, Memory, PendingQuestion};
+use llm_do::approval::{ApprovalMode, Coverage, Memory, PendingQuestion, answer_by_values};
 use llm_do::created::{WorkerDefaults, WorkerSpec};
 use llm_do::events::{Refusal, TraceCall, UsageReport};
 use llm_do::messages::Finish;
@@ -13,7 +13,7 @@ use llm_do::python::PythonEndpoint;
 use llm_do::rpc::{RpcError, code};
 use llm_do::runs::UnknownPrices;
 use llm_do::trust::{TrustDigest, TrustItem};
-use llm_do::{Answer, ApprovalRequest, Event, Limits, Message, RawJson, Rule};
+use llm_do::{Answer, ApprovalRequest, Event, Limits, Message, OnLimit, RawJson, Rule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -289,6 +289,7 @@ pub struct LimitsParam {
     max_output_tokens: Option<u64>,
     max_cost_usd: Option<f64>,
     timeout_seconds: Option<f64>,
+    on_limit: Option<OnLimit>,
     allow_unknown_prices: bool,
 }
 
@@ -306,6 +307,7 @@ impl LimitsParam {
             max_output_tokens: self.max_output_tokens,
             max_cost_usd: self.max_cost_usd,
             timeout_seconds: self.timeout_seconds,
+            on_limit: self.on_limit,
         };
         own.or(limits)
     }
@@ -639,11 +641,30 @@ pub struct Decision {
     /// Other arguments, which are judged again.
     #[serde(default)]
     arguments: Option<RawJson>,
+    /// What a question that wants more than yes or no is answered with.
+    #[serde(default)]
+    values: Option<AnswerValues>,
     /// What the model reads of a refusal.
     #[serde(default)]
     note: Option<String>,
     #[serde(default)]
     end_run: bool,
+}
+
+/// Values by their names, as a person would type them.
+#[derive(Debug, Deserialize)]
+pub struct AnswerValues(BTreeMap<String, serde_json::Value>);
+
+impl AnswerValues {
+    /// The answer to a question about a call that they are.
+    pub fn answer_to(self, tool: &str, arguments: &RawJson) -> Result<Answer, String> {
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => text,
+            value => value.to_string(),
+        };
+        let values: Vec<(String, String)> = self.0.into_iter().map(|(name, value)| (name, text(value))).collect();
+        answer_by_values(tool, arguments, &values)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -654,8 +675,17 @@ enum Remember {
 }
 
 impl Decision {
-    /// An answer, or what is wrong with it: what contradicts itself allows nothing.
-    pub fn answer(self) -> Result<Answer, &'static str> {
+    /// An answer to a question about a call, or what is wrong with it: what contradicts itself allows nothing.
+    pub fn answer_to(mut self, tool: &str, arguments: &RawJson) -> Result<Answer, String> {
+        let values = self.values.take();
+        match (self.answer()?, values) {
+            (answer, None) => Ok(answer),
+            (Answer::Once, Some(values)) => values.answer_to(tool, arguments),
+            (_, Some(_)) => Err("values approve once, without other arguments".to_owned()),
+        }
+    }
+
+    fn answer(self) -> Result<Answer, &'static str> {
         match self {
             Self { approved: true, end_run: true, .. } => Err("it approves and ends the run"),
             Self { approved: true, arguments: Some(_), remember: Some(_), .. } => {
@@ -685,6 +715,9 @@ pub struct ErrorData {
     /// What was said before a limit or a cancellation stopped the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
+    /// Whether what the turn said and did stays in the conversation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// Why the reply is no whole answer, if that is what went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,

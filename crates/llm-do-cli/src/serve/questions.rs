@@ -78,7 +78,7 @@ impl ClientApprover {
         let description = self.descriptions.get(&request.tool).map(String::as_str);
         let params = RawJson::of(&Approve::of(self.scope, request, description));
         Ok(match self.connection.request("approve", &params).await {
-            Ok(decision) => self.decided(&decision),
+            Ok(decision) => self.decided(&decision, request),
             // A client that does not know the method cannot be asked, so the question stays open.
             Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
             Err(RpcError::Told { message, .. }) => {
@@ -88,9 +88,10 @@ impl ClientApprover {
         })
     }
 
-    fn decided(&self, decision: &RawJson) -> Answer {
+    fn decided(&self, decision: &RawJson, request: &ApprovalRequest) -> Answer {
         let read = decision.to::<Decision>().map_err(|error| error.to_string());
-        read.and_then(|decision| decision.answer().map_err(str::to_owned)).unwrap_or_else(|wrong| {
+        let answer = read.and_then(|decision| decision.answer_to(&request.tool, &request.arguments));
+        answer.unwrap_or_else(|wrong| {
             self.trouble.is(format!("the client's answer to a question cannot be used: {wrong}"))
         })
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::ValueEnum as _;
+use llm_do::escape::visible;
 use llm_do::rpc::RpcError;
 use llm_do::store::index::IndexLine;
 use llm_do::store::layout::RunId;
@@ -17,6 +18,7 @@ use crate::commands::inbox;
 use crate::commands::runs::{self, CancelOutcome};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::serve::protocol::AnswerValues;
 use crate::{args, plan};
 
 /// `runs.list`
@@ -174,6 +176,9 @@ pub struct AnswerQuestion {
     /// Other arguments, which are judged again.
     #[serde(default)]
     arguments: Option<RawJson>,
+    /// What a question that wants more than yes or no is answered with, by name.
+    #[serde(default)]
+    values: Option<AnswerValues>,
     /// What the model reads of a refusal.
     #[serde(default)]
     note: Option<String>,
@@ -188,7 +193,7 @@ struct AnswerQuestionResult {
 }
 
 pub async fn answer(asked: AnswerQuestion, environment: &Environment) -> Result<RawJson, RpcError> {
-    let AnswerQuestion { question, approved, arguments, note } = asked;
+    let AnswerQuestion { question, approved, arguments, values, note } = asked;
     let answer = match (approved, arguments, note) {
         (true, _, Some(_)) => return Err(Failure::usage("`note` is for refusals").into()),
         (true, None, None) => Answer::Once,
@@ -198,6 +203,14 @@ pub async fn answer(asked: AnswerQuestion, environment: &Environment) -> Result<
     };
     let mut inbox = inbox::opened(environment)?;
     let waiting = inbox::found(&mut inbox, &question)?;
+    let answer = match (values, answer) {
+        (None, answer) => answer,
+        (Some(values), Answer::Once) => {
+            let answer = values.answer_to(&waiting.question.tool, &waiting.question.arguments);
+            answer.map_err(|wrong| Failure::usage(visible(&wrong)).hint("nothing was answered"))?
+        }
+        (Some(_), _) => return Err(Failure::usage("`values` are for approvals, without `arguments`").into()),
+    };
     if let Answer::Edited(edited) = &answer {
         let wrong = |reason: String| Failure::usage(format!("`arguments`: {reason}")).hint("nothing was answered");
         check_edited(&waiting, edited).await.map_err(wrong)?;

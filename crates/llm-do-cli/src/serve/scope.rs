@@ -188,7 +188,9 @@ impl Scope {
     }
 
     fn free(&self) -> Result<(), Failure> {
-        if self.under_way.as_ref().is_some_and(|turn| turn.ended.strong_count() > 0) {
+        // One that was cancelled is about to end, and the next one waits for that.
+        let goes_on = |turn: &TurnUnderWay| turn.ended.strong_count() > 0 && !turn.cancelled.is_cancelled();
+        if self.under_way.as_ref().is_some_and(goes_on) {
             return Err(Failure::usage("a turn of this scope is under way")
                 .hint("wait for its answer, or `cancel` it; other scopes run at the same time"));
         }
@@ -233,6 +235,7 @@ impl Scope {
 impl Scope {
     /// Nobody is there any more who hears of it. What a kept scope asks waits for somebody else; any other turn ends.
     pub async fn abandon(mut self, by: Option<StopReason>) {
+        self.session.leave_turns_open();
         if let (Some(keeper), Some(by)) = (&self.session.keeper, by) {
             keeper.ends_by(by.end_reason());
         }
@@ -313,12 +316,13 @@ impl Attendant {
                 update = updates.next() => match update {
                     Some(Update::Events(events)) => events.for_each(|event| self.tell(&event)),
                     Some(Update::Question(question)) => self.ask(question),
-                    Some(Update::Answered(id, _)) => {
+                    Some(Update::Answered(id, ..)) => {
                         if let Some(ask) = self.asks.remove(&id) {
                             ask.abort();
                         }
                     }
                     Some(Update::Note(note)) => console::complain(&format!("note: {}\n", visible(&note))),
+                    Some(Update::Changed(_)) => {}
                     Some(Update::Opened(result)) => {
                         if let Some(opened) = opened.take() {
                             let _ = opened.send(result);
@@ -384,7 +388,7 @@ impl Attendant {
     }
 
     fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<ScopeTurnResult, RpcError> {
-        let TurnResult { answer, messages, calls: trace, is_cancelled } = result;
+        let TurnResult { answer, messages, calls: trace, is_cancelled, kept } = result;
         let stopped = stopped.or(is_cancelled.then_some(StopReason::Cancelled));
         let usage = self.runtime.usage();
         match answer {
@@ -392,14 +396,14 @@ impl Attendant {
                 let (output, finish) = (output.to_json(), finish_of(&messages));
                 Ok(ScopeTurnResult { output, finish, messages, usage, trace, refused: self.runtime.refused() })
             }
-            Err(error) => Err(self.failed(error, stopped, usage)),
+            Err(error) => Err(self.failed(error, stopped, kept.is_some(), usage)),
         }
     }
 }
 
 impl Attendant {
     /// What a program is told of a turn that came to nothing.
-    fn failed(&self, error: RunError, stopped: Option<StopReason>, usage: UsageReport) -> RpcError {
+    fn failed(&self, error: RunError, stopped: Option<StopReason>, kept: bool, usage: UsageReport) -> RpcError {
         let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
         let pending = match &error {
             RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),
@@ -410,7 +414,7 @@ impl Attendant {
             None => report::failure(error, stopped, None).plain(),
         };
         let (usage, run) = (Some(usage), self.run.clone());
-        ErrorData { partial, finish, pending, usage, run, ..ErrorData::of(&failure) }.fault(&failure)
+        ErrorData { partial, kept, finish, pending, usage, run, ..ErrorData::of(&failure) }.fault(&failure)
     }
 }
 

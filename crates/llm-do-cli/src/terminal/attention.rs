@@ -12,7 +12,7 @@ pub const PAUSE: Duration = Duration::from_millis(300);
 /// How far a question has been shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionStage {
-    /// More of it is to come: a blank or Enter turns the page.
+    /// More of it is to come: keys that turn pages count at once.
     Page,
     /// All of it was shown.
     Answer,
@@ -48,22 +48,30 @@ impl Attention {
         self.is_settled
     }
 
-    pub fn stage(&self) -> QuestionStage {
-        self.stage
-    }
-
     /// Called when no key waits to be read: from here on a key is an answer, if enough time has passed.
     pub fn quiet(&mut self, now: Instant) {
         self.is_settled |= now >= self.settles_at();
     }
 
     pub fn key(&mut self, key: u8, now: Instant) -> KeyTiming {
-        let turns_page = self.stage == QuestionStage::Page && matches!(key, b' ' | b'\n' | b'\r');
+        let turns_page = self.stage == QuestionStage::Page && matches!(key, b' ' | b'\n' | b'\r' | b'b' | b'G');
         let counts = self.is_settled || turns_page;
         (self.disturbed, self.is_settled) = (now, false);
         if counts { KeyTiming::Counts } else { KeyTiming::TooEarly }
     }
 }
+
+/// A person whose last key is older may be looking elsewhere, and is called.
+pub const LOOKS_AWAY: Duration = Duration::from_secs(5);
+
+/// What calls a person: a bell, and where the window has a title, that one. The title that was there is kept.
+pub fn call(last_key: Instant, now: Instant, has_title: bool) -> Option<&'static str> {
+    let is_away = now.saturating_duration_since(last_key) > LOOKS_AWAY;
+    is_away.then_some(if has_title { "\u{7}\u{1b}[22;2t\u{1b}]2;llm-do waits\u{7}" } else { "\u{7}" })
+}
+
+/// The title that was there before.
+pub const TITLE_BACK: &str = "\u{1b}[23;2t";
 
 #[cfg(test)]
 mod tests {
@@ -76,6 +84,16 @@ mod tests {
     }
     use Happens::{Key, Quiet};
     use KeyTiming::{Counts, TooEarly};
+
+    #[test]
+    fn whoever_has_not_typed_for_a_while_is_called() {
+        let (last, title) = (Instant::now(), "\u{7}\u{1b}[22;2t\u{1b}]2;llm-do waits\u{7}");
+        for (seconds, has_title, expected) in
+            [(0, true, None), (5, true, None), (6, true, Some(title)), (3600, false, Some("\u{7}"))]
+        {
+            assert_eq!(call(last, last + Duration::from_secs(seconds), has_title), expected, "{seconds}");
+        }
+    }
 
     #[test]
     fn a_key_is_an_answer_after_a_pause_without_keys() {
@@ -94,7 +112,11 @@ mod tests {
                 QuestionStage::Answer,
                 &[Quiet(300), Key(b'x', 310, Counts), Key(b'y', 320, TooEarly), Quiet(619), Key(b'y', 619, TooEarly)],
             ),
-            ("a page is turned at once", QuestionStage::Page, &[Key(b' ', 1, Counts), Key(b'\r', 2, Counts)]),
+            (
+                "a page is turned at once",
+                QuestionStage::Page,
+                &[Key(b' ', 1, Counts), Key(b'\r', 2, Counts), Key(b'b', 3, Counts), Key(b'G', 4, Counts)],
+            ),
             (
                 "a page is not an answer",
                 QuestionStage::Page,

@@ -1,29 +1,31 @@
 //! Many turns on one call: a person types them, or each line of a pipe is one.
 
+mod effects;
+
 use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::messages::Attachment;
-use llm_do::program::{AgentSpec, Entry};
-use llm_do::reach::ReachableTool;
 use llm_do::runs::RestoredTurns;
 use llm_do::toolsets::Ending;
-use llm_do::{Input, Output, Program, RunError, Runtime, names};
+use llm_do::{Content, Input, Output, RunError};
 use llm_do_launch::launch::Resumption;
 use llm_do_launch::session::Session;
+use llm_do_launch::settings::Settings;
 use tokio::sync::mpsc;
 
-use crate::commands::check_report::verdict_words;
 use crate::console;
 use crate::failure::Failure;
 use crate::report::{self, OutputPlan};
 use crate::signals::{Signals, StopReason};
+use crate::terminal;
+use crate::terminal::commands::{self, ChatCommand, TypedLine};
 use crate::terminal::line_editor::{LineEditor, PromptOutcome};
 use crate::terminal::render::View;
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
 use crate::terminal::trust;
-use crate::{terminal, terminal::summary};
+use effects::ChangeOutcome;
 
 /// A chat: what is said in it, and how far it has come.
 pub struct Chat {
@@ -32,13 +34,15 @@ pub struct Chat {
     /// Files that go with the first line, if nothing was said before it.
     files: Vec<Attachment>,
     lines: LineSource,
+    /// What was said in a turn that was taken back: the next line begins with it.
+    taken_back: String,
     ended: ChatEnded,
 }
 
 /// Why the turns of a session are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatPause {
-    /// Everything is forgotten: what is said next is said to another run.
+    /// The conversation is cleared: what is said next is said to another run.
     Cleared,
     /// The chat is over.
     Over,
@@ -63,6 +67,8 @@ pub struct ChatEnded {
     pub failure: Option<Failure>,
     /// What ended it before its end.
     pub stopped: Option<StopReason>,
+    /// Whether a person stopped a turn of it.
+    pub has_stopped_turn: bool,
 }
 
 enum LineSource {
@@ -86,23 +92,10 @@ enum Next {
 /// A longer line becomes several: no prompt is longer.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
-const COMMANDS: &[&str] = &["/help", "/clear", "/tools", "/usage", "/quit", "/exit"];
-
-const HELP: &str = "\
-/help    this
-/clear   forget everything that was said: another run begins
-/tools   what the agent can call, and what is asked first
-/usage   what the chat took so far
-/quit    end the chat (also Ctrl-D)
-Enter sends; Alt+Enter or a `\\` at the end continues the line. Ctrl-C cancels the turn.
-What is typed while an answer comes is the next line. A question takes keys once it shows `?`;
-what was typed before that stands in the next line.
-A line that starts with a space is sent as it is.
-";
-
 impl Chat {
     pub fn new(first: Option<Input>, files: Vec<Attachment>, lines: LinesPlan) -> Self {
-        Self { first, files, lines: LineSource::Planned(lines), ended: ChatEnded::default() }
+        let (lines, taken_back, ended) = (LineSource::Planned(lines), String::new(), ChatEnded::default());
+        Self { first, files, lines, taken_back, ended }
     }
 
     /// Turns of a session, until it is to be forgotten or the chat is over.
@@ -112,25 +105,151 @@ impl Chat {
         session: &Session,
         turns: TurnsPlan<'_>,
     ) -> Result<ChatPause, Failure> {
-        let Self { first, files, lines, ended } = self;
-        lines.open()?;
-        if lines.has_commands() {
+        self.lines.open()?;
+        let is_typed = self.lines.has_commands();
+        if is_typed {
             watch.hush_terminal();
         }
         loop {
-            let input = match first.take() {
-                Some(input) => input,
-                None => match ended.hear(lines.next(watch).await, lines.has_commands(), session, turns.plan) {
-                    LineMeaning::Said(text) => Input::Object { value: text.into(), attachments: std::mem::take(files) },
+            let (input, said) = match self.first.take() {
+                Some(input) => (input, String::new()),
+                None => match self.hear(watch, session, turns).await {
+                    LineMeaning::Said(input, said) => (input, said),
                     LineMeaning::Nothing => continue,
                     LineMeaning::Forget => return Ok(ChatPause::Cleared),
                     LineMeaning::Goodbye => return Ok(ChatPause::Over),
                 },
             };
             watch.display.restart();
-            let goes = ended.take_turn(watch.turn(session, input).await, turns, lines.has_commands())?;
-            if goes == Goes::Away {
+            let turn = watch.turn(session, input).await;
+            if let ScreenOutcome::Ended(TurnEnded { answer: Err(_), kept: None, .. }) = &turn {
+                self.taken_back = said;
+            }
+            if self.ended.take_turn(turn, turns, is_typed)? == Goes::Away {
                 return Ok(ChatPause::Over);
+            }
+        }
+    }
+
+    /// What comes next, and what it means.
+    async fn hear(&mut self, watch: &mut Screen, session: &Session, turns: TurnsPlan<'_>) -> LineMeaning {
+        let is_typed = self.lines.has_commands();
+        match self.lines.next(watch, std::mem::take(&mut self.taken_back)).await {
+            Next::Text(text) if is_typed => match commands::read(&text) {
+                TypedLine::Said(text) => self.say(text),
+                TypedLine::Nothing => LineMeaning::Nothing,
+                TypedLine::Mistaken(words) => told(&format!("{words}\n")),
+                TypedLine::Command(command) => self.obey(command, watch, session, turns).await,
+            },
+            Next::Text(text) => match text.trim() {
+                "" => LineMeaning::Nothing,
+                text => self.say(text.to_owned()),
+            },
+            Next::Nothing => told("(Ctrl-D or /exit ends the chat)\n"),
+            Next::Unreadable(failure) => {
+                self.ended.fail(failure, turns.plan);
+                LineMeaning::Nothing
+            }
+            Next::End if is_typed => self.ended.leave(),
+            Next::End => LineMeaning::Goodbye,
+            Next::Stopped(stopped) => {
+                self.ended.stop(stopped, turns.plan);
+                LineMeaning::Goodbye
+            }
+        }
+    }
+
+    fn say(&mut self, text: String) -> LineMeaning {
+        let attachments = std::mem::take(&mut self.files);
+        LineMeaning::Said(Input::Object { value: text.clone().into(), attachments }, text)
+    }
+
+    async fn obey(
+        &mut self,
+        command: ChatCommand,
+        watch: &mut Screen,
+        session: &Session,
+        turns: TurnsPlan<'_>,
+    ) -> LineMeaning {
+        let (runtime, settings) = (&session.runtime, turns.settings);
+        let unknown = || "there is nothing to look it up in\n".to_owned();
+        match command {
+            ChatCommand::Help => told(&commands::help()),
+            ChatCommand::Exit => self.ended.leave(),
+            ChatCommand::Clear => {
+                console::complain("conversation cleared\n");
+                LineMeaning::Forget
+            }
+            ChatCommand::Tools => told(&effects::tools(runtime)),
+            ChatCommand::Cost => told(&effects::cost(runtime)),
+            ChatCommand::Approvals(wanted) => told(&effects::approvals(wanted, runtime)),
+            ChatCommand::Runs => {
+                told(&settings.map_or_else(unknown, |settings| effects::runs_of(runtime.program(), settings)))
+            }
+            ChatCommand::Save(file) => {
+                let looked = effects::look(watch, session).await;
+                self.tell(looked, turns, |(messages, _)| effects::save(&file, &messages, runtime.program()))
+            }
+            ChatCommand::Show(number) => {
+                let looked = effects::look(watch, session).await;
+                self.tell(looked, turns, |(messages, _)| effects::result_words(number, &messages))
+            }
+            ChatCommand::Model(None) => {
+                let looked = effects::look(watch, session).await;
+                self.tell(looked, turns, |(_, model)| {
+                    settings.map_or_else(unknown, |settings| effects::model_words(model.as_ref(), settings))
+                })
+            }
+            ChatCommand::Model(Some(name)) => {
+                let changed = effects::use_model(&name, watch, session).await;
+                self.tell(changed, turns, |model| format!("{} answers from now on\n", visible(&model.to_string())))
+            }
+            ChatCommand::Undo => {
+                let undone = effects::undo(watch, session).await;
+                self.tell(undone, turns, |undone| effects::undone_words(undone.as_ref()))
+            }
+            ChatCommand::Retry(model) => self.retry(model, watch, session, turns).await,
+        }
+    }
+
+    /// Says what was said last once more, as if it had not been said before.
+    async fn retry(
+        &mut self,
+        model: Option<String>,
+        watch: &mut Screen,
+        session: &Session,
+        turns: TurnsPlan<'_>,
+    ) -> LineMeaning {
+        if let Some(name) = model {
+            match effects::use_model(&name, watch, session).await {
+                ChangeOutcome::Done(_) => {}
+                unchanged => return self.tell(unchanged, turns, |_| String::new()),
+            }
+        }
+        match effects::undo(watch, session).await {
+            ChangeOutcome::Done(Some(undone)) => {
+                console::complain(&effects::undone_words(Some(&undone)));
+                let parts = undone.input();
+                let said = Content::shown(&parts);
+                LineMeaning::Said(Input::Parts(parts), said)
+            }
+            other => self.tell(other, turns, |undone| effects::undone_words(undone.as_ref())),
+        }
+    }
+
+    /// Says what came of a command.
+    fn tell<T>(
+        &mut self,
+        changed: ChangeOutcome<T>,
+        turns: TurnsPlan<'_>,
+        words: impl FnOnce(T) -> String,
+    ) -> LineMeaning {
+        match changed {
+            ChangeOutcome::Done(done) => told(&words(done)),
+            ChangeOutcome::Failed(words) => told(&words),
+            ChangeOutcome::Stopped(stopped) => {
+                self.ended.stop(stopped, turns.plan);
+                LineMeaning::Goodbye
             }
         }
     }
@@ -172,6 +291,8 @@ pub struct TurnsPlan<'a> {
     pub plan: &'a OutputPlan,
     /// What the chat can be resumed by.
     pub resumption: Option<&'a Resumption>,
+    /// What holds for every run of the user.
+    pub settings: Option<&'a Settings>,
 }
 
 /// What becomes of a turn that was cut off when its chat goes on.
@@ -216,12 +337,21 @@ fn last_exchange(restored: &RestoredTurns) -> String {
     };
     let quoted = format!("> {}\n", visible_lines(&said).trim_end().replace('\n', "\n> "));
     let turns = if restored.finished == 1 { "1 turn".to_owned() } else { format!("{} turns", restored.finished) };
-    format!("({turns} so far; the last one:)\n{quoted}{}", visible_lines(&report::answer(&last.output)))
+    let answer = visible_lines(&report::answer(&last.output));
+    let answer = if answer.trim().is_empty() { String::new() } else { answer };
+    let stopped = last.stopped.as_ref().map(|reason| format!("(stopped: {})\n", visible(reason))).unwrap_or_default();
+    format!("({turns} so far; the last one:)\n{quoted}{answer}{stopped}")
+}
+
+fn told(words: &str) -> LineMeaning {
+    console::complain(words);
+    LineMeaning::Nothing
 }
 
 /// What a line means.
 enum LineMeaning {
-    Said(String),
+    /// What goes to the model, and the text of it.
+    Said(Input, String),
     Nothing,
     Forget,
     Goodbye,
@@ -235,40 +365,6 @@ pub enum Goes {
 }
 
 impl ChatEnded {
-    fn hear(&mut self, next: Next, is_typed: bool, session: &Session, plan: &OutputPlan) -> LineMeaning {
-        match next {
-            Next::Text(text) if is_typed && text.trim() == "/clear" => {
-                console::complain("everything is forgotten\n");
-                LineMeaning::Forget
-            }
-            Next::Text(text) if is_typed && text.starts_with('/') => match command(text.trim(), session) {
-                Some(words) => {
-                    console::complain(&words);
-                    LineMeaning::Nothing
-                }
-                None => self.leave(),
-            },
-            Next::Text(text) => match text.trim() {
-                "" => LineMeaning::Nothing,
-                text => LineMeaning::Said(text.to_owned()),
-            },
-            Next::Nothing => {
-                console::complain("(Ctrl-D or /quit ends the chat)\n");
-                LineMeaning::Nothing
-            }
-            Next::Unreadable(failure) => {
-                self.fail(failure, plan);
-                LineMeaning::Nothing
-            }
-            Next::End if is_typed => self.leave(),
-            Next::End => LineMeaning::Goodbye,
-            Next::Stopped(stopped) => {
-                self.stop(stopped, plan);
-                LineMeaning::Goodbye
-            }
-        }
-    }
-
     /// A person who leaves has seen what failed.
     fn leave(&mut self) -> LineMeaning {
         self.failure = None;
@@ -302,17 +398,23 @@ impl ChatEnded {
 
     /// A failed turn does not end a chat; a person who ends it does, and a question that waits for one.
     fn take(&mut self, turn: TurnEnded, turns: TurnsPlan<'_>, is_typed: bool) -> Result<Goes, Failure> {
-        let TurnsPlan { plan, resumption } = turns;
-        let TurnEnded { answer, stopped } = turn;
+        let TurnsPlan { plan, resumption, .. } = turns;
+        let TurnEnded { answer, stopped, kept } = turn;
         let goes = match (&answer, stopped) {
-            (_, Some(StopReason::Interrupted | StopReason::Cancelled)) if !is_typed => Goes::Away,
+            (_, Some(StopReason::Interrupted | StopReason::Cancelled))
+            | (Err(RunError::Ended(Ending::EndedByPerson)), None)
+                if !is_typed =>
+            {
+                Goes::Away
+            }
             (_, Some(StopReason::Terminated | StopReason::Unread))
-            | (Err(RunError::Ended(Ending::EndedByPerson | Ending::NeedsApproval(_))), None) => Goes::Away,
+            | (Err(RunError::Ended(Ending::NeedsApproval(_))), None) => Goes::Away,
             (Ok(_) | Err(_), _) => Goes::On,
         };
         if goes == Goes::Away {
             self.stopped = stopped;
         }
+        self.has_stopped_turn |= stopped == Some(StopReason::Interrupted);
         match answer {
             Ok(output) => {
                 report::print_turn(&output, plan)?;
@@ -324,7 +426,22 @@ impl ChatEnded {
                 }
                 report::print_partial(&error, stopped, plan)?;
                 let resumption = resumption.filter(|_| goes == Goes::Away);
-                self.fail(report::failure(error, stopped, resumption), plan);
+                let failure = report::failure(error, stopped, resumption);
+                match kept {
+                    Some(kept) if stopped == Some(StopReason::Interrupted) && is_typed => {
+                        console::complain(&format!("stopped: kept{}; /undo forgets it\n", effects::kept_words(&kept)));
+                        self.failure = Some(failure);
+                    }
+                    Some(kept) => {
+                        self.fail(failure, plan);
+                        if plan.view.tells_notes() {
+                            let undo = if is_typed { "; /undo forgets it" } else { "" };
+                            let words = effects::kept_words(&kept);
+                            console::complain(&format!("note: what was said and done is kept{words}{undo}\n"));
+                        }
+                    }
+                    None => self.fail(failure, plan),
+                }
             }
         }
         Ok(goes)
@@ -336,7 +453,7 @@ impl LineSource {
     fn open(&mut self) -> Result<(), Failure> {
         let Self::Planned(plan) = self else { return Ok(()) };
         *self = match std::mem::replace(plan, LinesPlan::None) {
-            LinesPlan::Editor { home } => LineEditor::start(COMMANDS, home)
+            LinesPlan::Editor { home } => LineEditor::start(commands::completed(), home)
                 .map(Self::Editor)
                 .map_err(|error| Failure::failed(format!("the terminal cannot be used: {error}")))?,
             LinesPlan::Stdin => Self::Stdin(piped_lines()),
@@ -350,8 +467,8 @@ impl LineSource {
         matches!(self, Self::Editor(_) | Self::Planned(LinesPlan::Editor { .. }))
     }
 
-    async fn next(&mut self, watch: &mut Screen) -> Next {
-        let draft = watch.take_draft();
+    async fn next(&mut self, watch: &mut Screen, taken_back: String) -> Next {
+        let draft = taken_back + &watch.take_draft();
         let read = async {
             // Nothing is typed into the middle of an answer.
             console::told().await;
@@ -405,39 +522,4 @@ fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
         }
     });
     lines
-}
-
-/// Does what a slash command says and gives its words; `None` ends the chat.
-fn command(text: &str, session: &Session) -> Option<String> {
-    match text {
-        "/help" => Some(HELP.to_owned()),
-        "/tools" => Some(tools(session.runtime.program())),
-        "/usage" => Some(usage(&session.runtime)),
-        "/quit" | "/exit" => None,
-        other => {
-            let name = other.split_whitespace().next().unwrap_or(other);
-            let instead = names::instead(name, "commands", COMMANDS.iter().copied());
-            Some(format!("there is no command {}; {instead}\n", visible(name)))
-        }
-    }
-}
-
-fn tools(program: &Program) -> String {
-    let entry = match &program.entry {
-        Entry::Agent(name) => program.agents.get(name),
-        Entry::Function(_) | Entry::Open => None,
-    };
-    let list = |agent: &std::sync::Arc<AgentSpec>| -> String {
-        let line = |tool: &ReachableTool<'_>| format!("{}  {}\n", visible(&tool.name), verdict_words(&tool.verdict));
-        program.tools_of(agent).iter().map(line).collect::<Vec<_>>().concat()
-    };
-    let listed = entry.map(list).unwrap_or_default();
-    if listed.is_empty() { "no tools\n".to_owned() } else { listed }
-}
-
-fn usage(runtime: &Runtime) -> String {
-    let report = runtime.usage();
-    let line = |name: &str, usage| format!("{name}: {}, {}\n", summary::tokens(usage), summary::cost(usage));
-    let models = report.by_model.iter().map(|(model, usage)| line(&visible(model), usage)).collect::<Vec<_>>().concat();
-    format!("{models}{}", line("in all", &report.total))
 }

@@ -1,5 +1,6 @@
 //! A text in the person's editor: a private file outside the project, gone afterwards.
 
+use llm_do::escape::visible_lines;
 use llm_do::fence::{PrivateDirectory, TemporaryPlace};
 use llm_do::{WorkingDirectory, process};
 use std::fs::OpenOptions;
@@ -40,9 +41,35 @@ impl Editor {
     }
 }
 
-/// What the arguments of a call are after the editor has ended.
-pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<String, String> {
-    edit_file(editor, terminal, "arguments.json", text).await
+/// A text that is edited until it is right, or left as it was. `read` says what it means, or what is wrong with it: then the
+/// person has their text again, with that on top. `None` if nothing was changed.
+pub async fn edit_until_right<T>(
+    editor: &Editor,
+    terminal: &Terminal,
+    name: &str,
+    text: &str,
+    read: impl AsyncFn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let (mut before, mut reason) = (text.to_owned(), String::new());
+    loop {
+        let edited = edit_file(editor, terminal, name, &format!("{reason}{before}")).await?;
+        let edited = edited.strip_prefix(&reason).unwrap_or(&edited);
+        // Many editors end the last line of a text, which is no change of it.
+        let edited = edited.strip_suffix('\n').filter(|_| !text.ends_with('\n')).unwrap_or(edited);
+        // Whoever leaves a mistake as it is gives up.
+        if edited == text || (edited == before && !reason.is_empty()) {
+            return Ok(None);
+        }
+        match read(edited).await {
+            Ok(meant) => return Ok(Some(meant)),
+            Err(wrong) => {
+                before = edited.to_owned();
+                let lines = visible_lines(&wrong);
+                reason = lines.lines().flat_map(|line| ["# llm-do: ", line, "\n"]).collect();
+                reason.push_str("# llm-do: these lines are taken away; leave the text as it is to give up\n");
+            }
+        }
+    }
 }
 
 /// What the text is after the editor has ended. The editor sees a file of this name.
@@ -50,10 +77,8 @@ pub async fn edit_file(editor: &Editor, terminal: &Terminal, name: &str, text: &
     let place = PrivateDirectory::default();
     let file = place.path(&TemporaryPlace::new(Some(&editor.directory)), &editor.project)?.join(name);
     let mut options = OpenOptions::new();
-    let written = options.write(true).create_new(true).mode(0o600).open(&file).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")
-    });
+    let written = options.write(true).create_new(true).mode(0o600).open(&file);
+    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| format!("the file cannot be written: {error}"))?;
     let words = shlex::split(&editor.command).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("`{}` is no command", editor.command))?;

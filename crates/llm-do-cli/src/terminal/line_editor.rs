@@ -45,7 +45,7 @@ const LONGEST_HISTORY: usize = 1000;
 
 impl LineEditor {
     /// `commands` are completed with Tab. The history is a private file beneath `home`.
-    pub fn start(commands: &'static [&'static str], home: Option<PathBuf>) -> Result<Self, String> {
+    pub fn start(commands: Vec<&'static str>, home: Option<PathBuf>) -> Result<Self, String> {
         let config = Config::builder().behavior(Behavior::PreferTerm).max_history_size(LONGEST_HISTORY);
         let config = config.map_err(|error| error.to_string())?.bracketed_paste(true).build();
         let mut editor = Editor::with_config(config).map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ fn private_file(home: &Path) -> Option<PathBuf> {
 }
 
 struct Habits {
-    commands: &'static [&'static str],
+    commands: Vec<&'static str>,
 }
 
 impl Validator for Habits {

@@ -242,7 +242,7 @@ impl Renderer {
                 self.note(&format!("{limit}: {} of {} are spent", summary::money(*used), summary::money(*allowed)))
             }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
-                self.note(&format!("`{limit}`: {used} of {allowed}"))
+                self.note(&approached(limit, *used, *allowed))
             }
             EventKind::Notice { text } => self.note(text),
             EventKind::ToolsetCloseFailed { toolset, error } => {
@@ -287,8 +287,8 @@ impl Renderer {
 /// Why no person was asked; `None` if one was, since that person has seen the answer.
 fn unasked(answer: ApprovalResult) -> Option<&'static str> {
     match answer {
-        ApprovalResult::Policy => Some("every question is answered with yes in this run"),
-        ApprovalResult::Remembered => Some("an earlier answer covers it"),
+        ApprovalResult::Policy => Some("--approve-all is on"),
+        ApprovalResult::Remembered => Some("you allowed it for this session"),
         ApprovalResult::Rule => Some("a lasting rule allows it"),
         ApprovalResult::Once
         | ApprovalResult::CallForSession
@@ -319,6 +319,15 @@ fn took(duration_ms: u64) -> String {
 
 fn milliseconds(duration: u64) -> String {
     summary::seconds(std::time::Duration::from_millis(duration))
+}
+
+/// How much of a limit is used up, in words.
+fn approached(limit: &str, used: f64, allowed: f64) -> String {
+    let share = if allowed > 0.0 { (100.0 * used / allowed).round() } else { 100.0 };
+    match limit {
+        "max_cost_usd" => format!("{share} % of the cost limit: ${used:.2} of ${allowed:.2}"),
+        limit => format!("{share} % of `{limit}`: {used} of {allowed}"),
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! Attends to a turn while it goes on: what happens is shown, signals and the clock can end it.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use llm_do::escape::visible;
 use llm_do::questions::{AnswerError, BY_THE_RUN, OpenQuestion};
 use llm_do::runs::RestoredTurns;
 use llm_do::{Answer, Event, Input, Message, Output, RunError};
-use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
-use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
+use llm_do_launch::session::{
+    ChangedConversation, ConversationChange, KeptTurn, QuestionQueue, Session, SessionUpdates, TurnResult, Update,
+};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::console::{self, StdoutReader};
+use crate::countdown::Countdown;
 use crate::failure::Failure;
 use crate::signals::{Signals, StopReason};
 use crate::terminal::display::Display;
@@ -22,19 +24,21 @@ use crate::terminal::prompt::Asking;
 pub struct TurnEnded {
     pub answer: Result<Output, RunError>,
     pub stopped: Option<StopReason>,
+    /// What stays of a turn that came to no answer.
+    pub kept: Option<KeptTurn>,
 }
 
 impl TurnEnded {
     fn of(turn: TurnResult, stopped: Option<StopReason>) -> Self {
         let cancelled = turn.is_cancelled.then_some(StopReason::Cancelled);
-        Self { answer: turn.answer, stopped: stopped.or(cancelled) }
+        Self { answer: turn.answer, stopped: stopped.or(cancelled), kept: turn.kept }
     }
 }
 
 /// Of a turn that came to nothing.
 impl Default for TurnEnded {
     fn default() -> Self {
-        Self { answer: Err(RunError::Cancelled { partial: String::new() }), stopped: None }
+        Self { answer: Err(RunError::Cancelled { partial: String::new() }), stopped: None, kept: None }
     }
 }
 
@@ -51,6 +55,8 @@ pub struct Screen {
     pub asking: Option<Asking>,
     /// Of each turn.
     pub timeout: Option<Duration>,
+    /// Whether whoever stops a turn is back at a prompt, and does not leave.
+    pub has_prompt: bool,
 }
 
 /// Who answers the questions of a run at the terminal.
@@ -60,6 +66,8 @@ const PERSON: &str = "the person at the terminal";
 #[derive(Default)]
 struct Meanwhile {
     events: Vec<Event>,
+    /// What is said when it stands no more.
+    notes: Vec<String>,
     ended: Option<TurnResult>,
 }
 
@@ -108,8 +116,41 @@ impl Screen {
                 update = self.updates.next() => match update {
                     Some(Update::Opened(opened)) => return ScreenOutcome::Ended(opened.map(|opened| opened.restored)),
                     // What happened in another process is not shown again.
-                    Some(Update::Events(_) | Update::Question(_) | Update::Answered(..) | Update::TurnEnded(_)) => {}
+                    Some(
+                        Update::Events(_)
+                        | Update::Question(_)
+                        | Update::Answered(..)
+                        | Update::TurnEnded(_)
+                        | Update::Changed(_),
+                    ) => {}
                     Some(Update::Note(note)) => tell_note(&note),
+                    Some(Update::Closed(_)) | None => {
+                        return ScreenOutcome::Ended(Err(RunError::Cancelled { partial: String::new() }));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Changes the conversation between two turns.
+    pub async fn change(
+        &mut self,
+        session: &Session,
+        wanted: ConversationChange,
+    ) -> ScreenOutcome<Result<ChangedConversation, RunError>> {
+        session.change(wanted);
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => return ScreenOutcome::Killed(signal.stops()),
+                update = self.updates.next() => match update {
+                    Some(Update::Changed(changed)) => {
+                        self.display.step_back();
+                        return ScreenOutcome::Ended(changed);
+                    }
+                    Some(Update::Events(events)) => self.display.show(events),
+                    Some(Update::Note(note)) => tell_note(&note),
+                    Some(Update::Question(_) | Update::Answered(..) | Update::TurnEnded(_) | Update::Opened(_)) => {}
                     Some(Update::Closed(_)) | None => {
                         return ScreenOutcome::Ended(Err(RunError::Cancelled { partial: String::new() }));
                     }
@@ -121,18 +162,23 @@ impl Screen {
     async fn attend(&mut self, session: &Session, cancelled: &CancellationToken) -> ScreenOutcome<TurnEnded> {
         self.signals.settle();
         console::take_time();
-        let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
-        tokio::pin!(deadline);
+        if let Some(asking) = &self.asking {
+            // Whoever begins a turn has typed something.
+            asking.terminal.was_used();
+        }
+        let mut countdown = Countdown::of(self.timeout);
         let (mut stopped, mut tick) = (None, ticks_from(Instant::now() + TICK));
+        let has_prompt = self.has_prompt;
         loop {
             if let Some(question) = self.waiting.pop().filter(|_| stopped.is_none()) {
                 // Another answer may have closed it, which is told behind what was told before.
                 if !session.questions.open().iter().any(|open| open.id() == question.id()) {
                     continue;
                 }
-                let (meanwhile, interrupted) = self.ask(session, question, deadline.as_mut()).await;
+                let (meanwhile, interrupted) = self.ask(session, question, &mut countdown).await;
+                meanwhile.notes.iter().for_each(|note| console::complain(note));
                 self.display.show(meanwhile.events.into_iter());
-                stopped = stopped.or(interrupted.map(|stopped| leave(session, cancelled, stopped)));
+                stopped = stopped.or(interrupted.map(|stopped| leave(session, cancelled, stopped, has_prompt)));
                 if let Some(turn) = meanwhile.ended {
                     self.display.step_back();
                     return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
@@ -142,16 +188,16 @@ impl Screen {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => match stopped {
-                    None => stopped = Some(cancel(cancelled, signal.stops())),
+                    None => stopped = Some(cancel(session, cancelled, signal.stops(), has_prompt)),
                     Some(_) => return ScreenOutcome::Killed(signal.stops()),
                 },
                 // Before the events: those of agents that never wait do not end.
-                () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
+                () = countdown.over(), if stopped.is_none() => {
                     let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(cancelled, StopReason::TimedOut(limit)));
+                    stopped = Some(cancel(session, cancelled, StopReason::TimedOut(limit), has_prompt));
                 }
                 () = self.reader.gone(), if stopped.is_none() => {
-                    stopped = Some(cancel(cancelled, StopReason::Unread));
+                    stopped = Some(cancel(session, cancelled, StopReason::Unread, has_prompt));
                 }
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => self.display.show(events),
@@ -160,12 +206,12 @@ impl Screen {
                         self.display.step_back();
                         return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
                     }
-                    Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::Answered(id, ..)) => self.waiting.remove(&id),
                     Some(Update::Note(note)) => {
                         self.display.step_back();
                         tell_note(&note);
                     }
-                    Some(Update::Opened(_)) => {}
+                    Some(Update::Opened(_) | Update::Changed(_)) => {}
                     Some(Update::Closed(_)) | None => return ScreenOutcome::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
                 },
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
@@ -175,6 +221,7 @@ impl Screen {
 
     /// What is typed meanwhile is for the next line.
     pub fn hush_terminal(&mut self) {
+        self.has_prompt = true;
         if let Some(asking) = &mut self.asking {
             asking.terminal.hush();
         }
@@ -206,13 +253,14 @@ impl Screen {
         &mut self,
         session: &Session,
         question: OpenQuestion,
-        mut deadline: Pin<&mut Sleep>,
+        countdown: &mut Countdown,
     ) -> (Meanwhile, Option<StopReason>) {
         let mut meanwhile = Meanwhile::default();
         let Some(asking) = self.asking.as_mut() else { return (meanwhile, None) };
-        let others = session.questions.open().len().saturating_sub(1);
+        asking.number(session.questions.open().iter().map(OpenQuestion::id), question.id());
+        let mut numbers = asking.numbers.clone();
         self.display.step_back();
-        let mut answered = std::pin::pin!(asking.ask(&question.request, others));
+        let mut answered = std::pin::pin!(asking.ask(&question.request));
         let stopped = loop {
             tokio::select! {
                 biased;
@@ -220,7 +268,7 @@ impl Screen {
                     Some(answer) => {
                         // Another process may have been faster.
                         if let Err(AnswerError::AlreadyAnswered { by }) = session.questions.answer(question.id(), answer, PERSON) {
-                            tell_answered(&by);
+                            meanwhile.notes.extend(told_answer(&numbers.name(question.id()), &by, None));
                         }
                         return (meanwhile, None);
                     }
@@ -231,30 +279,34 @@ impl Screen {
                     },
                 },
                 signal = self.signals.next() => break signal.stops(),
-                () = deadline.as_mut(), if self.timeout.is_some() => {
+                () = countdown.over() => {
                     break StopReason::TimedOut(self.timeout.unwrap_or_default());
                 }
                 () = self.reader.gone() => break StopReason::Unread,
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => meanwhile.events.extend(events),
-                    Some(Update::Question(other)) => self.waiting.push(other),
-                    // The call that waited was given up, or it was answered elsewhere.
-                    Some(Update::Answered(id, by)) if id == *question.id() => {
-                        tell_answered(&by);
-                        return (meanwhile, None);
+                    Some(Update::Question(other)) => {
+                        numbers.assign(other.id(), true);
+                        self.waiting.push(other);
                     }
-                    Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    // The call that waited was given up, or it was answered elsewhere.
+                    Some(Update::Answered(id, by, answer)) => {
+                        meanwhile.notes.extend(told_answer(&numbers.name(&id), &by, answer.as_ref()));
+                        if id == *question.id() {
+                            return (meanwhile, None);
+                        }
+                        self.waiting.remove(&id);
+                    }
                     Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::TurnEnded(turn)) => {
                         meanwhile.ended = Some(turn);
                         return (meanwhile, None);
                     }
-                    Some(Update::Opened(_)) => {}
+                    Some(Update::Opened(_) | Update::Changed(_)) => {}
                     Some(Update::Closed(_)) | None => return (meanwhile, None),
                 },
             }
         };
-        console::complain("\n");
         (meanwhile, Some(stopped))
     }
 
@@ -295,7 +347,13 @@ impl Screen {
                         return ScreenOutcome::Ended(closed.messages);
                     }
                     Some(Update::Note(note)) => tell_note(&note),
-                    Some(Update::Question(_) | Update::Answered(..) | Update::Opened(_) | Update::TurnEnded(_)) => {}
+                    Some(
+                        Update::Question(_)
+                        | Update::Answered(..)
+                        | Update::Opened(_)
+                        | Update::TurnEnded(_)
+                        | Update::Changed(_),
+                    ) => {}
                     None => return ScreenOutcome::Ended(Vec::new()),
                 },
             }
@@ -304,10 +362,17 @@ impl Screen {
 }
 
 /// Whoever was asked and not heard learns whose answer counts.
-fn tell_answered(by: &str) {
-    if by != BY_THE_RUN {
-        console::complain(&format!("  answered by {}\n", visible(by)));
+fn told_answer(question: &str, by: &str, answer: Option<&Answer>) -> Option<String> {
+    if by == BY_THE_RUN || by == PERSON {
+        return None;
     }
+    let answer = match answer {
+        None | Some(Answer::Later) => "",
+        Some(Answer::Once | Answer::CallForSession | Answer::ToolForSession) => ": yes",
+        Some(Answer::Edited(_)) => ": yes, with edits",
+        Some(Answer::Refuse { .. } | Answer::EndRun) => ": no",
+    };
+    Some(format!("{question} was answered by {} in inbox{answer}\n", visible(by)))
 }
 
 fn tell_note(note: &str) {
@@ -322,7 +387,7 @@ fn ticks_from(first: Instant) -> Interval {
 }
 
 /// Whoever ends a run at a question ends it; a terminal that is gone leaves the question to somebody else.
-fn leave(session: &Session, turn: &CancellationToken, stopped: StopReason) -> StopReason {
+fn leave(session: &Session, turn: &CancellationToken, stopped: StopReason, has_prompt: bool) -> StopReason {
     match stopped {
         StopReason::Terminated => {
             session.leave(turn);
@@ -333,12 +398,21 @@ fn leave(session: &Session, turn: &CancellationToken, stopped: StopReason) -> St
             if let Some(first) = session.questions.open().first() {
                 let _ = session.questions.answer(first.id(), Answer::EndRun, PERSON);
             }
-            cancel(turn, stopped)
+            cancel(session, turn, stopped, has_prompt)
         }
     }
 }
 
-fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
+/// Ends a turn. If that ends the chat too, the turn is left open for whoever comes back.
+fn cancel(session: &Session, turn: &CancellationToken, stopped: StopReason, has_prompt: bool) -> StopReason {
+    let leaves = match stopped {
+        StopReason::Terminated | StopReason::Unread => true,
+        StopReason::Interrupted | StopReason::Cancelled => !has_prompt,
+        StopReason::TimedOut(_) => false,
+    };
+    if leaves {
+        session.leave_turns_open();
+    }
     turn.cancel();
     console::hurry();
     stopped
@@ -351,7 +425,7 @@ mod tests {
         Approvals, BoxFuture, CallContext, Content, Judgement, Listen, ModelChoices, ModelName, Models, PermittedCall,
         Project, RawJson, Runtime, RuntimeConfig, ToolError, ToolSpec, Toolset, Verdict,
     };
-    use llm_do_launch::session::{SessionParts, TurnReport};
+    use llm_do_launch::session::{SessionLength, SessionParts, TurnReport};
 
     use super::*;
     use crate::args::RunFormat;
@@ -412,6 +486,7 @@ mod tests {
             notifier: None,
             restores: false,
             history: Vec::new(),
+            length: SessionLength::Conversation,
         })
     }
 
@@ -421,7 +496,7 @@ mod tests {
         let view = View { verbosity, live, streamed, stdout_is_terminal, stdout: plain, stderr: plain };
         let (signals, display) = (Signals::listen().unwrap(), Display::new(view, RunFormat::Text));
         let (reader, waiting) = (StdoutReader::of_stdout(), QuestionQueue::default());
-        Screen { updates, signals, reader, display, waiting, asking: None, timeout: None }
+        Screen { updates, signals, reader, display, waiting, asking: None, timeout: None, has_prompt: false }
     }
 
     #[tokio::test]
@@ -437,7 +512,7 @@ mod tests {
         let (session, updates) = started();
         let mut watch = watch(updates);
         let turn = watch.turn(&session, Input::from("hi")).await;
-        assert!(matches!(turn, ScreenOutcome::Ended(TurnEnded { answer: Ok(_), stopped: None })));
+        assert!(matches!(turn, ScreenOutcome::Ended(TurnEnded { answer: Ok(_), stopped: None, .. })));
         let signal = async {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT).unwrap();
         };

@@ -81,6 +81,21 @@ pub fn wrap(line: &str, columns: usize) -> Vec<String> {
     rows
 }
 
+/// Words in rows of at most this many columns, with this between two of them; none is cut unless it alone is wider.
+pub fn wrap_words(words: &[String], gap: &str, columns: usize) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    for word in words {
+        match rows.last_mut() {
+            Some(row) if width(row) + width(gap) + width(word) <= columns => {
+                row.push_str(gap);
+                row.push_str(word);
+            }
+            _ => rows.extend(wrap(word, columns)),
+        }
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +114,9 @@ mod tests {
         assert_eq!(wrap("abcdefg", 3), ["abc", "def", "g"]);
         assert_eq!(wrap("漢字", 3), ["漢", "字"]);
         assert_eq!(wrap("", 3), [""]);
+        let words = ["y yes", "n no", "q stop"].map(str::to_owned);
+        assert_eq!(wrap_words(&words, "  ", 11), ["y yes  n no", "q stop"]);
+        assert_eq!(wrap_words(&words, "  ", 4), ["y ye", "s", "n no", "q st", "op"]);
     }
 
     proptest::proptest! {

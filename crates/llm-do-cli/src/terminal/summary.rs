@@ -4,19 +4,26 @@ use std::time::Duration;
 
 use llm_do::messages::Usage;
 
-/// The line that closes a run or a chat. What was asked and never answered may have cost something too.
-/// A run that is kept is named.
-pub fn line(elapsed: Duration, usage: &Usage, run: Option<&str>) -> String {
+/// The line that closes a run or a chat. What was asked and never answered may have cost something too; if a person stopped
+/// it, that is at least what its stream had told. A run that is kept is named.
+pub fn line(elapsed: Duration, usage: &Usage, run: Option<&str>, is_cancelled: bool) -> String {
     let requests = match usage.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
     };
-    let unanswered = match usage.unanswered {
-        0 => String::new(),
-        count => format!(", {count} unanswered"),
-    };
     let run = run.map(|run| format!(" · {run}")).unwrap_or_default();
-    format!("{} · {requests}{unanswered} · {} · {}{run}\n", seconds(elapsed), tokens(usage), cost(usage))
+    let time = seconds(elapsed);
+    let (tokens, cost) = (tokens(usage), cost(usage));
+    let is_cut = is_cancelled && usage.unanswered > 0;
+    let cost = if is_cut { cost.replacen("about ", "at least ", 1) } else { cost };
+    match usage.unanswered {
+        0 => format!("{time} · {requests} · {tokens} · {cost}{run}\n"),
+        all if is_cut && all == usage.requests => format!("{time} · {requests} cancelled · {cost}{run}\n"),
+        some => {
+            let word = if is_cut { "cancelled" } else { "unanswered" };
+            format!("{time} · {requests}, {some} {word} · {tokens} · {cost}{run}\n")
+        }
+    }
 }
 
 pub fn tokens(usage: &Usage) -> String {
@@ -93,12 +100,18 @@ mod tests {
             (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
         ];
         for (milliseconds, usage, expected) in cases {
-            assert_eq!(line(Duration::from_millis(milliseconds), &usage, None), expected);
+            assert_eq!(line(Duration::from_millis(milliseconds), &usage, None, false), expected);
         }
         let cut = Usage { unanswered: 1, estimated: 1, ..usage(2, 12, 3, Some(0.25)) };
         let expected = "0.0 s · 2 requests, 1 unanswered · 12 tokens in, 3 out · about $0.25\n";
-        assert_eq!(line(Duration::ZERO, &cut, None), expected);
+        assert_eq!(line(Duration::ZERO, &cut, None, false), expected);
         let named = format!("{} · 06gy3k9x7wqe4t2m\n", expected.trim_end());
-        assert_eq!(line(Duration::ZERO, &cut, Some("06gy3k9x7wqe4t2m")), named);
+        assert_eq!(line(Duration::ZERO, &cut, Some("06gy3k9x7wqe4t2m"), false), named);
+        let expected = "0.0 s · 2 requests, 1 cancelled · 12 tokens in, 3 out · at least $0.25\n";
+        assert_eq!(line(Duration::ZERO, &cut, None, true), expected);
+        let only = Usage { unanswered: 1, estimated: 1, ..usage(1, 612, 2, Some(0.0006)) };
+        assert_eq!(line(Duration::ZERO, &only, None, true), "0.0 s · 1 request cancelled · at least $0.0006\n");
+        let unknown = Usage { cost_usd: None, ..only };
+        assert_eq!(line(Duration::ZERO, &unknown, None, true), "0.0 s · 1 request cancelled · cost unknown\n");
     }
 }

@@ -21,7 +21,7 @@ use crate::executor::executor;
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::terminal::attention::QuestionStage;
-use crate::terminal::{Terminal, TerminalKeys, TerminalSize};
+use crate::terminal::{KeyPress, KeySign, Terminal, TerminalKeys, TerminalSize};
 use screen::List;
 
 /// Who answers whether a project is trusted.
@@ -142,7 +142,7 @@ async fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, F
     let mut signals = Signals::listen()?;
     let terminal = Terminal::open().map_err(unreadable)?;
     let keys = terminal.keys().map_err(unreadable)?;
-    let mut asking = TrustDialog { keys, signals: &mut signals };
+    let mut asking = TrustDialog { keys, shown: (String::new(), QuestionStage::Page), signals: &mut signals };
     let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
     let TerminalSize { rows, columns } = terminal.size();
     for page in list.pages(rows, columns, choices) {
@@ -163,7 +163,7 @@ pub fn ask(question: &str) -> Result<bool, Failure> {
 pub async fn ask_during(question: &str, signals: &mut Signals) -> Result<bool, Failure> {
     let terminal = Terminal::open().map_err(unreadable)?;
     let keys = terminal.keys().map_err(unreadable)?;
-    let mut asking = TrustDialog { keys, signals };
+    let mut asking = TrustDialog { keys, shown: (String::new(), QuestionStage::Page), signals };
     asking.show(question, QuestionStage::Answer).await?;
     Ok(asking.answer(false).await? == TrustChoice::Exactly)
 }
@@ -175,21 +175,41 @@ fn unreadable(error: std::io::Error) -> Failure {
 
 struct TrustDialog<'a> {
     keys: TerminalKeys<'a>,
+    /// What stands there now.
+    shown: (String, QuestionStage),
     signals: &'a mut Signals,
 }
 
 impl TrustDialog<'_> {
     async fn show(&mut self, text: &str, stage: QuestionStage) -> Result<(), Failure> {
+        self.shown = (text.to_owned(), stage);
+        let sign = match stage {
+            QuestionStage::Answer => KeySign::of("\r? "),
+            QuestionStage::Page => KeySign::of("\r ? "),
+        };
         tokio::select! {
-            () = self.keys.show(text, stage) => Ok(()),
+            () = self.keys.show(text, stage, sign) => Ok(()),
             signal = self.signals.next() => Err(signal.stops().failure()),
         }
     }
 
     async fn key(&mut self) -> Result<u8, Failure> {
-        tokio::select! {
-            key = self.keys.next() => Ok(key.map_err(unreadable)?.to_ascii_lowercase()),
-            signal = self.signals.next() => Err(signal.stops().failure()),
+        loop {
+            let pressed = tokio::select! {
+                key = self.keys.next() => key.map_err(unreadable)?,
+                signal = self.signals.next() => return Err(signal.stops().failure()),
+            };
+            match pressed {
+                KeyPress::Key(key) => {
+                    self.keys.hide_sign();
+                    return Ok(key.to_ascii_lowercase());
+                }
+                // What stood there is gone.
+                KeyPress::Returned => {
+                    let (text, stage) = self.shown.clone();
+                    self.show(&text, stage).await?;
+                }
+            }
         }
     }
 

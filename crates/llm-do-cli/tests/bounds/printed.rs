@@ -83,6 +83,6 @@ fn a_name_of_mixed_alphabets_is_marked_in_the_question() {
     let sandbox = sandbox("toolsets: [filesystem_cwd]", script);
     let ended = Run::new(&sandbox, &SCRIPTED).ended();
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    assert!(ended.stderr.contains("p\\u{430}yment.md` (mixed alphabets)"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("p\\u{430}yment.md (mixed alphabets): 1 line added"), "{}", ended.stderr);
     assert!(!sandbox.path().join("p\u{430}yment.md").exists());
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fake_llm::{At, FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
+use fake_llm::{At, Cut, FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -153,6 +153,42 @@ fn a_run_stops_when_its_reader_has_gone_and_can_be_resumed() {
     }
 }
 
+/// Whoever keeps the answer in a file wants it whole, whoever reads along.
+#[test]
+fn a_run_whose_answer_goes_into_a_file_goes_on_without_a_reader() {
+    let sandbox = sandbox("", "- say: the answer");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let arguments = ["run", "main.worker", "hi", "-m", "scripted:script.yaml", "-o", "answer.txt"];
+    let output = sandbox.command(&arguments, &[]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("answer.txt")).unwrap(), "the answer\n");
+}
+
+/// With `--stream` a pipe gets the words as they come, and what it got is not asked for again.
+#[test]
+fn an_answer_streams_into_a_pipe_and_is_not_begun_again() {
+    let sandbox = sandbox("", "");
+    let reply = || FakeReply::text(&"word ".repeat(100)).in_deltas(50);
+    let gate = StallGate::new();
+    let stall = InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() };
+    let fake = FakeLlm::start(FakeScript::new().otherwise(reply()).fault(On::Every, stall));
+    let mut command = asking(&sandbox, &fake, &[&RUN[..], &["--stream"]].concat());
+    let (child, reader) = with_reader(&mut command);
+    wait_for_bytes(&reader, 20);
+    gate.wait_until_reached(1);
+    drop(reader);
+    gate.wait_until_left(1);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(141), "as `| head -c 20` leaves it");
+    let cut = InjectedFault::cut(At::Percent(60), Cut::Eof);
+    let fake = FakeLlm::start(FakeScript::new().otherwise(reply()).fault(On::Every, cut));
+    let mut command = asking(&sandbox, &fake, &[&RUN[..], &["--stream"]].concat());
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+    let (said, told) = (String::from_utf8(output.stderr).unwrap(), String::from_utf8(output.stdout).unwrap());
+    assert_eq!((output.status.code(), fake.requests().len()), (Some(3), 1), "{said}");
+    assert!(told.starts_with("word word word") && said.contains("the connection ended early, asked once"), "{said}");
+}
+
 #[test]
 fn a_reader_that_left_before_the_run_costs_no_request() {
     let (sandbox, fake) = (sandbox("", ""), FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Hi."))));
@@ -211,7 +247,7 @@ fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_read_enough_is_n
         let output = sandbox.command(arguments, &[]).stdout(full).stderr(Stdio::piped()).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(said.contains("error: cannot write to stdout: No space left on device"), "{said}");
+        assert!(said.contains("error: the answer could not be written: No space left on device"), "{said}");
     }
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

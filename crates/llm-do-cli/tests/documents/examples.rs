@@ -60,8 +60,10 @@ fn the_tour_shows_what_it_promises() {
 fn the_tour_with_a_real_model_and_no_key_says_what_to_set() {
     let place = Place::new(None, Reader::User);
     let ended = ran(&place, &["examples/tour", "-m", "anthropic:claude-haiku-4-5", "What about the harbour?"], None);
-    let said = "error: agent `editor`: not authenticated: no key for `anthropic`: set ANTHROPIC_API_KEY\n\
-                hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key\n";
+    let said = "error: editor uses anthropic:claude-haiku-4-5, ANTHROPIC_API_KEY is not set; reader uses \
+                anthropic:claude-haiku-4-5, ANTHROPIC_API_KEY is not set\n\
+                hint: `llm-do examples/tour -m all=ollama:qwen3`; without any key: `llm-do new demo --template demo && \
+                llm-do demo`\n";
     assert_eq!(ended, Ended { code: Some(3), stdout: String::new(), stderr: said.to_owned() });
 }
 

@@ -17,14 +17,14 @@ const FIRST_SESSION: &str = "docs/first-session.md";
 /// A text to wait for, and the keys to press then.
 type Keys = &'static [(&'static str, &'static str)];
 
-const ASKED: &str = "no, and end the run";
+const ASKED: &str = " explain";
 const YES: Keys = &[(ASKED, "y")];
 
 /// What is typed while a command runs, for the first time, the second time, …
 const TYPED: &[(&str, &[Keys])] = &[
     (
         "llm-do hello \"Write a haiku about rain to haiku.txt\"",
-        &[&[(ASKED, "n"), ("why not?", "not before dinner\r")], YES],
+        &[&[(ASKED, "n"), ("why?", "not before dinner\r")], YES],
     ),
     (
         "llm-do chat hello",
@@ -38,7 +38,7 @@ const TYPED: &[(&str, &[Keys])] = &[
     ("llm-do hello \"Tell me a long story\"", &[&[("there wa", "\u{3}")]]),
     (
         "llm-do examples/publish -m scripted:examples/publish/script.yaml --trust \"Publish the crane\"",
-        &[&[(ASKED, "n"), ("why not?", "after the inspection\r")]],
+        &[&[(ASKED, "n"), ("why?", "after the inspection\r")]],
     ),
     ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", &[YES]),
     ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", &[YES]),
@@ -367,7 +367,7 @@ fn times_and_places_are_not_compared() {
         ("3.4 s · 1 request · 3 tokens in, 4 out · $0", "0.0 s · 1 request · 3 tokens in, 4 out · $0"),
         ("begun Mon by ann", "begun … by …"),
         ("a (b s)", "a (b s)"),
-        ("approval 1: main › write_file (0123456789ab)", "approval 1: main › write_file (…)"),
+        ("approval 1 · main › write_file · 0123456789ab", "approval 1 · main › write_file · …"),
         ("0123456789abc and abcdefabcdef", "0123456789abc and abcdefabcdef"),
         ("06gy  just now  desk  done", "06gy … ago desk done"),
         ("06gy  12 s ago   desk  done", "06gy … ago desk done"),

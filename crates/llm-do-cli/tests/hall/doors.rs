@@ -136,7 +136,7 @@ fn program(command: &str, decider: Decider) -> Passage {
             let terminal = Terminal::start_with(program, Terminal::ROWS, streams);
             terminal.answer(keys);
             if decider == Decider::No {
-                terminal.expect("why not?").press("\r");
+                terminal.expect("why?").press("\r");
             }
             let left = terminal.left();
             (left.code, std::fs::read_to_string(path).unwrap())
@@ -282,5 +282,5 @@ fn every_door_leads_to_the_same_run_if_the_mode_decides() {
 fn every_door_leads_to_the_same_run_if_a_person_decides() {
     check_same(Decider::Yes, 0, Ok("Done: wrote 1 characters to out.md"));
     check_same(Decider::No, 0, Ok("Done: error: refused: the user refused it"));
-    check_same(Decider::End, 4, Err("the run was ended at a question"));
+    check_same(Decider::End, 4, Err("stopped: you answered q"));
 }

@@ -37,7 +37,7 @@ impl Line {
     #[track_caller]
     fn expect_question(&mut self) -> String {
         let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
-        while !(seen.ends_with(b"\r? ") || seen.ends_with(b" ? ")) {
+        while !seen.ends_with(b"Allow? ") {
             let is_ready = poll(&mut [PollFd::new(&self.terminal, PollFlags::IN)], Some(&DEADLINE)).unwrap() == 1;
             let count = if is_ready { self.terminal.read(&mut buffer).unwrap_or(0) } else { 0 };
             assert!(count > 0, "no question comes: {}", String::from_utf8_lossy(&seen));

@@ -21,10 +21,7 @@ fn a_question_is_listed_shown_and_approved_and_its_run_goes_on() {
     assert!(line.starts_with(&format!("{id}  {run}  ")) && line.contains(" s ago "), "{line}");
     assert!(line.contains(project) && line.ends_with("main › write_file") && line.chars().count() <= 80, "{line}");
     let shown = inbox(&sandbox, &["show", id]).stdout;
-    let expected = format!(
-        "approval: main › write_file ({run}/{id})\n  creates the file `a.txt`\n  {{\n    \"path\": \"a.txt\",\n    \
-         \"content\": \"new\\n\"\n  }}\n  in detail:\n  + new\n"
-    );
+    let expected = format!("approval · main › write_file · {run}/{id}\ncreates a.txt: 1 line added\n   1 + new\n");
     assert_eq!(shown, expected);
     let Ended { code, stdout, stderr } = inbox(&sandbox, &["approve", id, "--go"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "wrote 4 characters to a.txt\n"), "{stderr}");

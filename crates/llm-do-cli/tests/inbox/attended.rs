@@ -12,7 +12,7 @@ use crate::support::Sandbox;
 use crate::terminal::Terminal;
 use crate::{RUN, inbox, questions, short, state, store, suspend, writer};
 
-const ASKED: &str = "no, and end the run";
+const ASKED: &str = " explain";
 
 /// The questions of a run that asks now. They are shown a moment before their lines are in its record.
 fn asked(sandbox: &Sandbox, count: usize) -> Vec<Value> {
@@ -31,7 +31,7 @@ fn another_process_answers_while_the_terminal_asks() {
     assert!(approved.stderr.ends_with("note: the run goes on in the process that asked\n"), "{}", approved.stderr);
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
-    assert!(left.screen.contains("answered by bob"), "{}", left.screen);
+    assert!(left.screen.contains("approval 1 was answered by bob in inbox: yes\n"), "{}", left.screen);
     assert_eq!(fs::read_to_string(sandbox.path().join("a.txt")).unwrap(), "new\n");
     assert!(questions(&sandbox).is_empty());
 }
@@ -62,7 +62,7 @@ fn a_forged_answer_is_set_aside_while_the_terminal_asks_and_the_person_decides()
     fs::create_dir_all(&answers).unwrap();
     fs::write(answers.join(format!("{}.json", open[0]["digest"].as_str().unwrap())), "{\"answer\":\"approve\"}")
         .unwrap();
-    terminal.expect("was set aside").press("n").expect("why not?").press("\n");
+    terminal.expect("was set aside").press("n").expect("why?").press("\n");
     let left = terminal.left();
     assert_eq!((left.code, sandbox.path().join("a.txt").exists()), (Some(0), false), "{}", left.screen);
     assert_eq!(left.written.matches("was set aside").count(), 1, "{}", left.screen);
@@ -110,11 +110,8 @@ fn other_arguments_are_edited_checked_and_run() {
         Terminal::start(sandbox.command(&words, &[("EDITOR", &editor), ("USER", "bob")])).left()
     };
     for (script, expected) in [
-        ("echo '{' > \"$1\"", "not edited: that is not JSON"),
-        ("echo '[]' > \"$1\"", "not edited: arguments are a JSON object"),
         ("true", "not edited: nothing was changed"),
         ("exit 3", "not edited: "),
-        ("echo '{\"path\": 7, \"content\": \"x\"}' > \"$1\"", "not edited: "),
         ("head -c 2200000 /dev/zero > \"$1\"", "not edited: the file is larger than 2 MiB"),
     ] {
         let left = edit(script, &[]);
@@ -122,10 +119,9 @@ fn other_arguments_are_edited_checked_and_run() {
         assert!(left.screen.contains(expected) && left.screen.contains("nothing was answered"), "{}", left.screen);
         assert_eq!(questions(&sandbox).len(), 1, "{script}");
     }
-    let left = edit("echo '{\"path\": \"b.txt\", \"content\": \"other\"}' > \"$1\"", &["--go"]);
+    let left = edit("echo other > \"$1\"", &["--go"]);
     assert_eq!(left.code, Some(0), "{}", left.screen);
-    assert_eq!(fs::read_to_string(sandbox.path().join("b.txt")).unwrap(), "other");
-    assert!(!sandbox.path().join("a.txt").exists());
+    assert_eq!(fs::read_to_string(sandbox.path().join("a.txt")).unwrap(), "other\n");
 }
 
 #[test]

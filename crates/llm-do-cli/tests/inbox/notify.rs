@@ -77,7 +77,7 @@ fn a_command_is_told_at_once_when_nobody_is_there() {
         assert_eq!(object["answer"], format!("llm-do inbox approve {run}/{}", short(question)));
         assert_eq!((&object["arguments"]["path"], &object["tool"]), (&file.into(), &"write_file".into()));
         assert_eq!((&object["path"][0], &object["project"]), (&"main".into(), &question["project"]));
-        assert_eq!(object["question"], format!("creates the file `{file}`"));
+        assert_eq!(object["question"], format!("creates {file}: 1 line added"));
     }
     let approve: Vec<&str> = objects[0]["answer"].as_str().unwrap().split(' ').skip(1).collect();
     assert_eq!(sandbox.run(&approve).code, Some(0), "the command that it names answers");

@@ -108,6 +108,8 @@ fn of_a_terminal_a_process_and_a_file_one_counts_and_the_others_are_told() {
 
 fn request(question: &Value) -> ApprovalRequest {
     ApprovalRequest {
+        about: None,
+        trials: llm_do::approval::Trials::default(),
         id: question["digest"].as_str().unwrap().to_owned(),
         path: vec!["main".to_owned()],
         caller: "main".to_owned(),

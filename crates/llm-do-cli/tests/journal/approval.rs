@@ -15,9 +15,8 @@ fn a_call_that_asks_suspends_the_run_and_an_approval_lets_it_go_on() {
     let (sandbox, fake) = writer();
     let said = begin(&sandbox, &fake, &[]).failure(4);
     let id = waiting_id(&sandbox, &fake);
-    let call = "{\n  \"content\": \"new\\n\",\n  \"path\": \"a.txt\"\n}\n";
     let expected = format!(
-        "waiting for approval ({id}): main › write_file\n{call}reason: creates the file `a.txt`\n+ new\n\
+        "waiting for approval ({id}): main › write_file\ncreates a.txt: 1 line added\n   1 + new\n\
          error: approval is needed for `write_file` of main\n\
          hint: `llm-do resume run.journal --approve {id}` allows it and goes on; `--refuse {id}` refuses it\n"
     );
@@ -26,6 +25,7 @@ fn a_call_that_asks_suspends_the_run_and_an_approval_lets_it_go_on() {
 
     let ended = resume(&sandbox, &fake, &["--approve", &id]).ended();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Result: wrote 4 characters to a.txt\n"));
+    let call = "content  │ new\n         │\npath     │ a.txt\n";
     assert_eq!(ended.stderr, format!("approved ({id}): main › write_file\n{call}"), "what is approved is shown");
     assert_eq!(fs::read_to_string(sandbox.path().join("a.txt")).unwrap(), "new\n");
     assert_eq!(fake.requests().len(), 2, "no request was repeated");
@@ -51,10 +51,10 @@ fn the_result_of_a_suspended_run_says_what_waits_and_that_of_the_whole_run_count
     let (_, suspended) = begin(&sandbox, &fake, &["--json"]).events();
     let id = waiting_id(&sandbox, &fake);
     let arguments = json!({"path": "a.txt", "content": "new\n"});
-    let (reason, preview) = ("creates the file `a.txt`", "+ new");
+    let (reason, preview) = ("creates a.txt: 1 line added", "   1 + new");
     let pending = json!([{
         "id": suspended["pending"][0]["id"], "path": ["main"], "tool": "write_file", "arguments": arguments,
-        "reason": reason, "preview": preview,
+        "reason": reason, "preview": preview, "shows": ["path", "content"], "edits": "content",
     }]);
     let whole_id = suspended["pending"][0]["id"].as_str().unwrap();
     assert!(whole_id.len() == 64 && whole_id.starts_with(&id), "programs get all of it: {whole_id}");
@@ -114,7 +114,7 @@ fn an_approval_is_for_what_was_shown() {
     let other = waiting_id(&sandbox, &fake);
     assert_ne!(other, id);
     let shown = resume(&sandbox, &fake, &["--show"]).answer();
-    assert!(shown.contains("reason: changes the file `a.txt`\n- somebody else's\n+ new\n"), "{shown}");
+    assert!(shown.contains("changes a.txt: 1 line added, 1 removed\n   1 - somebody else's\n   1 + new\n"), "{shown}");
     assert_eq!(resume(&sandbox, &fake, &["--approve", &other]).ended().code, Some(0));
 }
 
@@ -163,10 +163,10 @@ fn a_run_goes_on_from_anywhere_with_another_model_and_its_own_flags() {
     assert!(sandbox.path().join("a.txt").exists(), "the working directory is the run's");
     let models: Vec<String> =
         fake.requests().iter().map(|request| request.seen.as_ref().unwrap().model.clone()).collect();
-    assert_eq!(models, ["m", "other"]);
+    assert_eq!(models, ["gpt", "other"]);
     let (_, result) = resume(&sandbox, &fake, &["--json"]).events();
     let by_model: Vec<&String> = result["usage"]["by_model"].as_object().unwrap().keys().collect();
-    assert_eq!(by_model, ["anthropic:m", "openai:other"], "each request counts for the model that answered it");
+    assert_eq!(by_model, ["openai:gpt", "openai:other"], "each request counts for the model that answered it");
 }
 
 #[test]

@@ -13,13 +13,13 @@ fn what_waits_is_asked_at_the_terminal_and_the_answer_is_shown_whole() {
     let url = fake.anthropic_url();
     let variables = [("ANTHROPIC_BASE_URL", url.as_str()), ("ANTHROPIC_API_KEY", KEY)];
     let terminal = Terminal::start(sandbox.command(&["resume", JOURNAL], &variables));
-    terminal.expect("no, and end the run").answer("q");
+    terminal.expect(" explain").answer("q");
     let left = terminal.left();
     assert_eq!(left.code, Some(4), "{}", left.screen);
     assert!(left.screen.contains("`llm-do resume run.journal` asks again"), "{}", left.screen);
 
     let terminal = Terminal::start(sandbox.command(&["resume", JOURNAL], &variables));
-    terminal.expect("no, and end the run").answer("y");
+    terminal.expect(" explain").answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(left.screen.contains("Result: wrote 4 characters to a.txt"), "{}", left.screen);
@@ -37,7 +37,7 @@ fn an_interrupted_run_says_how_it_goes_on() {
     let url = fake.anthropic_url();
     let variables = [("ANTHROPIC_BASE_URL", url.as_str()), ("ANTHROPIC_API_KEY", KEY)];
     let terminal = Terminal::start(sandbox.command(&["run", ".", "hi", "--journal", JOURNAL], &variables));
-    terminal.expect("no, and end the run").press("\x03");
+    terminal.expect(" explain").press("\x03");
     let left = terminal.left();
     assert_eq!(left.code, Some(130), "{}", left.screen);
     assert!(left.screen.contains("`llm-do resume run.journal` goes on where it stopped"), "{}", left.screen);

@@ -216,7 +216,7 @@ impl Survived {
         for (effect, count) in self.team.effects() {
             assert!(count <= 1, "{effect} happened {count} times");
             let line = effect.split(' ').nth(1).unwrap();
-            let is_reported = self.is_in_doubt() && self.notes.contains(&format!("\"new\": \"{line}\\nEND\""));
+            let is_reported = self.is_in_doubt() && self.notes.contains(&format!("new   │ {line}\n      │ END\n"));
             assert!(count == 1 || is_reported, "{effect} was lost and nobody says so:\n{}", self.notes);
         }
         for file in ["a.copy", "b.copy"] {

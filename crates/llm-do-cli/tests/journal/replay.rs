@@ -28,9 +28,9 @@ fn the_first_step_that_differs_is_named() {
     begin(&sandbox, &fake, &["--approve-all"]).answer();
     let replay = |flags: &[&str]| Run::new(&sandbox, &[&[".", "--replay", JOURNAL], flags].concat()).failure(1);
     let other_input = replay(&["something else"]);
-    assert_eq!(other_input, "error: the call `main/t0` is not the one that was recorded\n");
+    assert_eq!(other_input, "error: the input differs from the recorded one (call `main/t0`)\n");
     sandbox.file("main.worker", &(worker("main", "toolsets: [filesystem_cwd]") + "Be brief.\n"));
-    assert_eq!(replay(&[]), "error: the model request `main/t0/m0` is not the one that was recorded\n");
+    assert_eq!(replay(&[]), "error: the input differs from the recorded one (model request `main/t0/m0`)\n");
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn clearing_a_chat_ends_its_run_and_begins_another() {
     let arguments = [&["chat", "main.worker"], &MODEL[..]].concat();
     let terminal = Terminal::start(sandbox.command(&arguments, &[]));
     terminal.expect("> ").press("one\r").expect("1: one\n>").press("two\r").expect("2: two\n>");
-    terminal.press("/clear\r").expect("everything is forgotten\n>");
+    terminal.press("/clear\r").expect("conversation cleared\n>");
     let [first] = sandbox.runs().try_into().unwrap_or_else(|runs: Vec<String>| [runs[0].clone()]);
     terminal.press("anew\r").expect("1: anew\n>").press("\u{4}");
     let left = terminal.left();

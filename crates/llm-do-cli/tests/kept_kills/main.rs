@@ -114,7 +114,7 @@ impl Desk {
             let line = format!("turn {turn}");
             let count = log.lines().filter(|other| **other == line).count();
             let is_in_doubt =
-                notes.contains("it may or may not have happened") && notes.contains(&format!("{line}\\nEND"));
+                notes.contains("it may or may not have happened") && notes.contains(&format!("│ {line}\n"));
             assert!(count == 1 || (count == 0 && is_in_doubt), "`{line}` is there {count} times:\n{log}\n{notes}");
         }
         let last = self.fake.requests().into_iter().next_back().and_then(|last| last.seen).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::Ended;
+use crate::support::{Ended, wait};
 use crate::terminal::Terminal;
 use crate::{put_rules, rules_file, write, writer};
 
@@ -36,6 +36,37 @@ fn a_file_that_others_may_write_or_that_is_a_link_is_no_file_of_rules() {
     sandbox.file("elsewhere.toml", "");
     std::os::unix::fs::symlink(sandbox.path().join("elsewhere.toml"), rules_file(&sandbox)).unwrap();
     check_stopped(&write(&sandbox, "a.md"), "it is no regular file");
+}
+
+/// Root may do anything, so this is somebody else.
+#[test]
+fn somebody_elses_file_is_no_file_of_rules_for_who_is_not_root() {
+    const ANOTHER: u32 = 4321;
+    let sandbox = writer();
+    put_rules(&sandbox, "[[rule]]\nblock = \"write_file\"\n");
+    let run = || {
+        let mut command = sandbox.unprivileged(&["run", ".", "a.md", "-m", "scripted:script.yaml", "--ephemeral"]);
+        wait(command.env("HOME", sandbox.path()))
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    for (mode, owner, fact) in [
+        (0o644, Some(ANOTHER), "it belongs to another user"),
+        (0o666, None, "others may write it"),
+        (0o664, None, "others may write it"),
+        (0o600, Some(ANOTHER), "it belongs to another user"),
+    ] {
+        fs::set_permissions(rules_file(&sandbox), fs::Permissions::from_mode(mode)).unwrap();
+        // Only root can give a file away.
+        if let Some(owner) = owner.filter(|_| is_root) {
+            std::os::unix::fs::chown(rules_file(&sandbox), Some(owner), None).unwrap();
+        } else if is_root {
+            std::os::unix::fs::chown(rules_file(&sandbox), Some(0), None).unwrap();
+        }
+        if owner.is_none() || is_root {
+            check_stopped(&run(), fact);
+        }
+    }
+    assert!(!sandbox.path().join("a.md").exists());
 }
 
 #[test]

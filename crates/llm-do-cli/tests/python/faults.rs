@@ -277,7 +277,7 @@ fn a_call_that_takes_too_long_is_taken_back_and_python_goes_on() {
     let both = calls(&["{ tool: {} }", "{ other: {} }"]);
     let (events, result) = run(&timed(&kit, &both), &["--json"]).events();
     let returned = of_type(&events, "tool_returned");
-    assert_eq!(returned[0]["error"], "not done after 0.3 seconds (`timeout_seconds` of its toolset)");
+    assert_eq!(returned[0]["error"], "timed out after 0.3 s (`timeout_seconds` of its toolset)");
     assert_eq!((&returned[1]["result"], &result["exit_code"]), (&Value::from("fine"), &Value::from(0)));
 }
 
@@ -291,8 +291,7 @@ fn a_call_that_does_not_stop_is_ended_with_python() {
         let both = calls(&["{ tool: {} }", "{ other: {} }"]);
         let (events, result) = run(&timed(&timed_kit(tool), &both), &["--json"]).events();
         let returned = of_type(&events, "tool_returned");
-        let ended =
-            "not done after 0.3 seconds (`timeout_seconds` of its toolset); it did not stop, so Python was ended";
+        let ended = "timed out after 0.3 s (`timeout_seconds` of its toolset); it did not stop, so Python was ended";
         assert_eq!(returned[0]["error"], ended, "{tool}");
         assert_eq!(returned[1]["error"], "Python was ended, since a call of it did not stop", "{tool}");
         assert_eq!(result["exit_code"], 0, "the model reads it and goes on");

@@ -254,7 +254,7 @@ fn a_run_leaves_a_project_as_it_was_and_check_runs_nothing_of_it() {
     let before = sandbox.tree();
     let checked = sandbox.run_in(&["check", ".", "-m", "scripted:script.yaml"], &[("LLM_DO_TRUST", "")]);
     assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""));
-    assert!(checked.stdout.contains("tool (defined in Python, which check does not run)"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("tool (Python; `check --trust` reads it)"), "{}", checked.stdout);
     assert_eq!(sandbox.tree(), before);
     run(&sandbox, &["-q"]).answer();
     std::fs::remove_file(sandbox.path().join("ran")).unwrap();
@@ -270,7 +270,7 @@ fn check_looks_at_the_files_of_a_project_that_is_trusted() {
     let cache = [("XDG_CACHE_HOME", cache.to_str().unwrap()), ("LLM_DO_TRUST", "")];
     let check =
         |flags: &[&str]| sandbox.run_in(&[&["check", ".", "-m", "scripted:script.yaml"], flags].concat(), &cache);
-    assert!(check(&[]).stdout.contains("tool (defined in Python, which check does not run)"));
+    assert!(check(&[]).stdout.contains("tool (Python; `check --trust` reads it)"));
     let trusted = check(&["--trust"]);
     assert_eq!((trusted.code, trusted.stderr.as_str()), (Some(0), ""), "{}", trusted.stdout);
     assert!(
@@ -279,7 +279,7 @@ fn check_looks_at_the_files_of_a_project_that_is_trusted() {
         trusted.stdout
     );
     sandbox.file("kit.py", "TOOLS = [nothing]\n");
-    assert!(check(&[]).stdout.contains("defined in Python, which check does not run"), "it is another file now");
+    assert!(check(&[]).stdout.contains("(Python; `check --trust` reads it)"), "it is another file now");
     let broken = check(&["--trust"]);
     assert_eq!(broken.code, Some(2), "{}", broken.stdout);
     assert!(broken.stderr.contains("kit.py:1:1") && broken.stderr.contains("NameError"), "{}", broken.stderr);

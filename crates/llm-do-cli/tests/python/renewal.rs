@@ -62,7 +62,7 @@ fn told(run: Run<'_>) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn the_next_turn_of_a_chat_starts_python_again() {
-    let overdue = "not done after 0.3 seconds (`timeout_seconds` of its toolset); it did not stop, so Python was ended";
+    let overdue = "timed out after 0.3 s (`timeout_seconds` of its toolset); it did not stop, so Python was ended";
     for (stop, reason, later) in [
         ("time.sleep(1000)", overdue, "Python was ended, since a call of it did not stop"),
         ("os._exit(7)", "Python ended with exit code 7", "Python ended with exit code 7"),

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use fake_llm::{FakeLlm, FakeProviderError, FakeReply, FakeScript, InjectedFault, On, RetryAfter};
+use fake_llm::{At, Cut, FakeLlm, FakeProviderError, FakeReply, FakeScript, InjectedFault, On, RetryAfter};
 
 use crate::MAIN;
 use crate::session::{KEY, Run};
@@ -26,14 +26,25 @@ fn befallen(model: &str, fault: InjectedFault, code: i32) -> (String, usize) {
 }
 
 #[test]
+fn an_answer_that_always_breaks_off_is_told_with_how_often_it_was_asked_for() {
+    for model in MODELS {
+        let (said, asked) = befallen(model, InjectedFault::cut(At::Percent(60), Cut::Eof), 3);
+        assert_eq!(asked, 2, "{model}: `retries = 1`");
+        assert!(said.contains("the provider is not available: the connection ended early, asked 2 times"), "{said}");
+        assert!(!said.contains("is it running"), "{said}");
+        assert!(said.ends_with("hint: try again later; `llm-do models` lists what else can be asked\n"), "{said}");
+    }
+}
+
+#[test]
 fn a_missing_key_is_named_before_any_request() {
     let sandbox = project();
     let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
-    for (model, provider, variables) in [
-        (MODELS[0], "anthropic", "ANTHROPIC_API_KEY"),
-        (MODELS[1], "openai", "OPENAI_API_KEY"),
-        (MODELS[2], "openai-chat", "OPENAI_API_KEY"),
-        (MODELS[3], "google", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+    for (model, variables) in [
+        (MODELS[0], "ANTHROPIC_API_KEY"),
+        (MODELS[1], "OPENAI_API_KEY"),
+        (MODELS[2], "OPENAI_API_KEY"),
+        (MODELS[3], "GEMINI_API_KEY or GOOGLE_API_KEY"),
     ] {
         let said = Run::new(&sandbox, &["main.worker", "hi", "-m", model])
             .with("ANTHROPIC_BASE_URL", fake.anthropic_url())
@@ -42,8 +53,8 @@ fn a_missing_key_is_named_before_any_request() {
             .with("ANTHROPIC_API_KEY", " ")
             .failure(3);
         let expected = format!(
-            "error: agent `main`: not authenticated: no key for `{provider}`: set {variables}\n\
-             hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key\n"
+            "error: main uses {model}, {variables} is not set\nhint: `llm-do main.worker -m all=ollama:qwen3`; without any \
+             key: `llm-do new demo --template demo && llm-do demo`\n"
         );
         assert_eq!(said, expected);
     }
@@ -55,8 +66,15 @@ fn a_refused_key_is_exit_code_three_in_the_words_of_the_provider() {
     for model in MODELS {
         let (said, asked) =
             befallen(model, InjectedFault::Failure(FakeProviderError::new(401, "this key was revoked")), 3);
-        let start = "error: agent `main`: not authenticated: this key was revoked (status 401, ";
-        assert!(said.starts_with(start), "{model}: {said}");
+        let variable = match model.split_once(':').unwrap().0 {
+            "anthropic" => "ANTHROPIC_API_KEY",
+            "google" => "GEMINI_API_KEY",
+            _ => "OPENAI_API_KEY",
+        };
+        let start = format!(
+            "error: agent `main`: not authenticated: with the key of {variable}: this key was revoked (status 401, "
+        );
+        assert!(said.starts_with(&start), "{model}: {said}");
         assert!(said.contains("request req_"), "{model}: {said}");
         assert_eq!(asked, 1, "{model}: a key does not become better");
     }
@@ -86,7 +104,7 @@ fn a_busy_provider_is_asked_again_and_then_given_up() {
             let start = format!("error: agent `main`: the provider is not available: slow down (status {status}, ");
             assert!(said.starts_with(&start), "{model}: {said}");
             assert!(
-                said.ends_with(")\nhint: try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`\n"),
+                said.ends_with(")\nhint: try again later; `llm-do models` lists what else can be asked\n"),
                 "{model}: {said}"
             );
             assert_eq!(asked, 2, "{model}: `retries = 1`");
@@ -165,7 +183,7 @@ fn nobody_at_the_address_is_said_with_the_address() {
         .failure(3);
     let expected = format!(
         "error: agent `main`: the provider is not available: no connection to 127.0.0.1:{port}: connection refused\n\
-         hint: is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model\n"
+         hint: is it running, and is this its address? `llm-do models` lists what else can be asked\n"
     );
     let (retry, said) = said.split_once('\n').unwrap();
     assert!(retry.starts_with("… asking again in 0."), "{retry}");
@@ -272,7 +290,7 @@ fn every_mistake_of_a_project_is_reported_before_anything_runs() {
 3 | toolset: []
   | ^^^^^^^
   |
-  = hint: did you mean `toolsets`? keys: allow_workers, approval, attachment_policy, compatible_models, description, entry, instructions, limits, locked, model, model_settings, name, and 8 more
+  = hint: did you mean `toolsets`? keys: allow_workers, approval, attachment_policy, compatible_models, context, description, entry, instructions, limits, locked, model, model_settings, and 9 more
 
 error: unknown provider `antropic` in the model `antropic:x`
  --> broken.worker:4:8
@@ -280,7 +298,7 @@ error: unknown provider `antropic` in the model `antropic:x`
 4 | model: antropic:x
   |        ^^^^^^^^^^
   |
-  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more
+  = hint: did you mean `anthropic:x`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more
 
 2 errors
 ";

@@ -229,3 +229,49 @@ fn attachments_of_a_json_input_outside_the_project_need_consent() {
         assert_eq!(approved, format!("heard: x\n[{name}]\n"));
     }
 }
+
+/// A sentence in the place of a project is a question to whoever answers; a word is a name, and may be mistyped.
+#[test]
+fn a_question_without_a_project_is_answered_by_an_assistant_without_tools() {
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("A monoid.")));
+    let sandbox = Sandbox::new();
+    let model = ["-m", "anthropic:claude-haiku-4-5"];
+    let ended = Run::of(&sandbox, &[&["What is a monad?"][..], &model].concat()).asking(&fake).ended();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "A monoid.\n"), "{}", ended.stderr);
+    assert_eq!(ended.stderr, "note: no project of that name: a plain assistant without tools answers\n");
+    let requests = fake.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].body.get("tools").is_none(), "{}", requests[0].body);
+    assert_eq!(requests[0].body["messages"][0]["content"][0]["text"], "What is a monad?");
+    // Nobody is asked for a word, nor for a question behind what should be a project.
+    sandbox.file("hello/main.worker", MAIN).file("my notes/main.worker", MAIN);
+    let cases: [(&[&str], &str); 5] = [
+        (&["helo"], "error: no such project: `helo`\nhint: did you mean `hello`?\n"),
+        (
+            &["hello/mian.worker"],
+            "error: no such project: `hello/mian.worker`\nhint: did you mean `hello/main.worker`?\n",
+        ),
+        (&["my noted", "x"], "error: no such project: `my noted`\nhint: did you mean `my notes`?\n"),
+        (
+            &["something"],
+            "error: no such project: `something`\nhint: `llm-do new hello` writes a project to start from\n",
+        ),
+        (&["What is it?", "x"], "error: no such project: `What is it?`\nhint: the prompt comes after the project: "),
+    ];
+    for (arguments, said) in cases {
+        let ended = Run::of(&sandbox, &[arguments, &model].concat()).asking(&fake).ended();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
+        assert!(ended.stderr.starts_with(said), "{}", ended.stderr);
+    }
+    assert_eq!(fake.requests().len(), 1);
+}
+
+#[test]
+fn a_question_to_the_assistant_goes_on_like_any_run() {
+    let sandbox = Sandbox::new();
+    sandbox.file("fails.yaml", "- fail: wait\n").file("says.yaml", "- say: 'You said {{ heard }}'\n");
+    let failed = Run::of(&sandbox, &["What is rain?", "-m", "scripted:fails.yaml"]).ended();
+    assert_eq!(failed.code, Some(3), "{}", failed.stderr);
+    let resumed = sandbox.run(&["resume", "--last", "-m", "scripted:says.yaml"]);
+    assert_eq!((resumed.code, resumed.stdout.as_str()), (Some(0), "You said What is rain?\n"), "{}", resumed.stderr);
+}

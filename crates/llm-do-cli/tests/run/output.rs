@@ -145,11 +145,11 @@ fn whoever_reads_json_gets_a_result_of_every_failure() {
     };
     check(&SCRIPTED, 3, "agent `main`: the provider is not available: overloaded");
     check(&["broken.worker", "hi", "-m", "ollama:x"], 2, "unknown key `toolset` in a worker file");
-    check(&["main.worker", "hi", "-m", "anthropic:x"], 3, "set ANTHROPIC_API_KEY");
+    check(&["main.worker", "hi", "-m", "anthropic:x"], 3, "ANTHROPIC_API_KEY is not set");
     check(&["main.worker", "-m", "scripted:script.yaml"], 2, "no input");
     check(&["main.worker", "hi", "-m", "claude"], 2, "`--model`: ");
     sandbox.file(".config/llm-do/config.toml", "modle = 1\n");
-    check(&SCRIPTED, 2, "unknown field `modle`");
+    check(&SCRIPTED, 2, "unknown key `modle` in the configuration");
 }
 
 #[test]

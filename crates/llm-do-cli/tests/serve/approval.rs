@@ -24,7 +24,7 @@ fn a_question_shows_the_whole_call_and_its_answer_decides() {
     assert_eq!(params["path"], json!(["main"]));
     assert_eq!(params["tool"], "write_file");
     assert_eq!(params["arguments"], json!({"path": "out.txt", "content": "hi"}));
-    assert_eq!(params["reason"], "creates the file `out.txt`");
+    assert_eq!(params["reason"], "creates out.txt: 1 line added");
     assert!(params["preview"].as_str().unwrap().contains("+ hi"), "{params}");
     assert_eq!(params["remember"], json!(["call", "tool"]));
     assert!(!written(&sandbox), "nothing happens before the answer");
@@ -74,7 +74,7 @@ fn answers_edit_refuse_and_end() {
         ),
         (json!({"approved": false, "note": "not today"}), Ok("Result: error: refused: not today")),
         (json!({"approved": false}), Ok("Result: error: refused: the user refused it")),
-        (json!({"approved": false, "end_run": true}), Err("the run was ended at a question")),
+        (json!({"approved": false, "end_run": true}), Err("stopped: you answered q")),
         (
             json!({"approved": "yes"}),
             Err("the client's answer to a question cannot be used: invalid type: string \"yes\""),
@@ -140,7 +140,7 @@ fn modes_answer_for_the_client_and_win_over_the_manifest() {
     assert_eq!(refused["error"]["data"]["exit_code"], 4, "{refused}");
     let question = client.question();
     client.decide(&question, &json!({"approved": false, "end_run": true}));
-    assert_eq!(client.answer(turns[2])["error"]["message"], "the run was ended at a question");
+    assert_eq!(client.answer(turns[2])["error"]["message"], "stopped: you answered q");
     client.ends_well();
 }
 

@@ -128,3 +128,21 @@ fn without_the_flag_it_says_what_it_needs() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(ended.stderr.contains("--stdio"), "{}", ended.stderr);
 }
+
+#[test]
+fn what_a_cancelled_turn_said_stays_and_the_error_says_so() {
+    let (sandbox, fake, gate) = stalled();
+    let (mut client, turn) = in_a_turn(&sandbox, &fake, &gate);
+    assert_eq!(client.result("cancel", &json!({"scope": 1})), json!({"cancelled": true}));
+    let error = match client.heard.iter().find(|message| message["id"] == turn) {
+        Some(answer) => answer["error"].clone(),
+        None => client.answer(turn)["error"].clone(),
+    };
+    assert_eq!((&error["data"]["kind"], &error["data"]["kept"]), (&json!("cancelled"), &json!(true)), "{error}");
+    client.turn(1, "another");
+    let requests = fake.requests();
+    let asked = format!("{:?}", requests.last().unwrap().seen.as_ref().unwrap().messages);
+    assert!(asked.contains("a story") && asked.contains("the user stopped it"), "{asked}");
+    assert_eq!(fake.violations(), []);
+    client.ends_well();
+}

@@ -702,3 +702,62 @@ fn a_server_that_is_killed_at_any_moment_loses_no_turn_and_does_nothing_twice() 
     }
     println!("{deaths} kills of scopes, {in_doubt} scopes with something in doubt");
 }
+
+#[test]
+fn a_limit_that_asks_is_raised_by_a_client_or_by_a_program() {
+    let rounds = "- { round: 1, call: { list_files: { path: \".\" } } }\n- say: seen\n";
+    let sandbox = sandbox("toolsets: [filesystem_cwd]", rounds);
+    let limits = json!({"max_requests": 1, "on_limit": "ask"});
+    let mut client = Client::start(&sandbox);
+    let run = opened(&mut client, &json!({"project": "main.worker", "limits": limits}))["run"].clone();
+    let turn = client.ask("turn", &json!({"scope": 1, "input": "hi"}));
+    let asked = client.question();
+    assert_eq!(asked["params"]["reason"], "1 of 1 model requests used. Raise to 2?", "{asked}");
+    client.send(json!({"id": asked["id"], "error": {"code": -32601, "message": "nobody"}}));
+    let error = client.answer(turn)["error"].clone();
+    assert_eq!(error["data"]["pending"][0]["tool"], "raise_limit", "{error}");
+    // One who is there says how far.
+    opened(&mut client, &json!({"project": "main.worker", "limits": limits, "keep": false}));
+    let turn = client.ask("turn", &json!({"scope": 2, "input": "hi"}));
+    let asked = client.question();
+    client.decide(&asked, &json!({"approved": true, "values": {"to": 5}}));
+    assert_eq!(client.answer(turn)["result"]["output"], "seen");
+    client.ends_well();
+    let mut client = Client::start(&sandbox);
+    let asked = client.result("questions.list", &json!({}))["questions"][0].clone();
+    let question = asked["question"].as_str().unwrap();
+    for (wrong, why) in [
+        (json!({"question": question, "approved": true, "values": {"usd": 3}}), "this question has no `usd`"),
+        (json!({"question": question, "approved": true, "values": {"to": "x"}}), "`to=x` is no number"),
+        (json!({"question": question, "approved": false, "values": {"to": 3}}), "`values` are for approvals"),
+        (json!({"question": question, "approved": true, "arguments": {"to": 3}}), "no answer about a limit"),
+    ] {
+        let error = client.error("questions.answer", &wrong);
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+    }
+    let answered = json!({"question": question, "approved": true, "values": {"to": 2}});
+    assert_eq!(client.result("questions.answer", &answered)["running"], false);
+    opened(&mut client, &json!({"continue": run}));
+    assert_eq!(client.result("turn", &json!({"scope": 1, "finish": true}))["output"], "seen");
+    client.ends_well();
+    let said = printed(
+        &sandbox,
+        r#"
+from llm_do import ApprovalError, UsageError, resume_run, run_worker
+
+asks = {"max_requests": 1, "on_limit": "ask"}
+for approve in [lambda question: [question], lambda question: {question: {"to": 2}}]:
+    try:
+        run_worker("main.worker", input_data="hi", limits=asks)
+    except ApprovalError as error:
+        question, run = error.pending[0]["id"], error.run_id
+    try:
+        resume_run(run, approve={question: {"usd": 2}})
+    except UsageError as error:
+        print(error.message.split(": ", 1)[1])
+    print(resume_run(run, approve=approve(question)).output)
+"#,
+    );
+    let wrong = "this question has no `usd`: it is answered by `to=…`";
+    assert_eq!(said, format!("{wrong}\nseen\n{wrong}\nseen\n"));
+}

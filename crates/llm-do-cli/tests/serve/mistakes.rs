@@ -195,7 +195,9 @@ const OF_THE_TERMINAL: &[&str] = &[
     "check.rs",
     "foreign.rs",
     "foreign_flags.rs",
+    "first_model.rs",
     "inbox.rs",
+    "models.rs",
     "once.rs",
     "plan.rs",
     "record.rs",
@@ -211,6 +213,7 @@ const FOR_THE_TERMINAL: &[&str] = &[
     "run it from a place with another name, or with `--ephemeral`",
     "`--input-json`",
     "`--foreign` reads it as a stranger's",
+    "`-m`, `LLM_DO_MODEL` or `llm-do models --use`",
 ];
 
 fn names_a_flag(text: &str) -> bool {

@@ -103,7 +103,7 @@ Result: wrote 2 characters to out.txt
 ['user', 'assistant', 'tool', 'assistant'] 2
 2 ['scripted:script.yaml']
 [('main', ['write_file'])]
-[('write_file', {'path': 'out.txt', 'content': 'hi'}, 'creates the file `out.txt`', '+ hi (no line break at the end)', ['main'], ['call', 'tool'])]
+[('write_file', {'path': 'out.txt', 'content': 'hi'}, 'creates out.txt: 1 line added', '   1 + hi\\n       (no line break at the end)', ['main'], ['call', 'tool'])]
 call_started call_finished True
 ";
     assert_eq!(printed, expected);
@@ -194,7 +194,7 @@ asyncio.run(several())
     let expected = "\
 Result: wrote 2 characters to out.txt
 `write_file` of main was refused: every question is answered with no in this run []
-the run was ended at a question []
+stopped: you answered q []
 approval is needed for `write_file` of main ['write_file']
 Result: error: refused: not today
 wrote 1 characters to b.txt

@@ -166,6 +166,12 @@ pub fn is_run_id(word: &str) -> bool {
 /// `0.1 s · 1 request · 12 tokens in, 3 out · $0.0001 · 06gy3k9x7wqe4t2m`, of which the last is there if the run is kept.
 pub fn is_summary(line: &str) -> bool {
     let parts: Vec<&str> = line.trim_end().split(" · ").collect();
+    let is_cut = |requests: &str| requests.ends_with(" cancelled");
+    if let [time, requests, _] | [time, requests, _, _] = parts.as_slice()
+        && is_cut(requests)
+    {
+        return time.ends_with(" s");
+    }
     matches!(parts.as_slice(), [time, requests, tokens, _] | [time, requests, tokens, _, _] if time.ends_with(" s")
         && requests.contains(" request")
         && tokens.contains(" tokens in, "))

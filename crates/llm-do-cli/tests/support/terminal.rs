@@ -64,12 +64,17 @@ impl Terminal {
         Self::start_with(command, Self::ROWS, Elsewhere::default())
     }
 
-    pub fn start_with(mut command: Command, rows: u16, elsewhere: Elsewhere) -> Self {
+    pub fn start_with(command: Command, rows: u16, elsewhere: Elsewhere) -> Self {
+        Self::start_sized(command, (rows, Self::COLUMNS), elsewhere)
+    }
+
+    /// On a terminal of so many rows and columns.
+    pub fn start_sized(mut command: Command, (rows, columns): (u16, u16), elsewhere: Elsewhere) -> Self {
         if command.get_envs().all(|(name, _)| name != "TERM") {
             command.env("TERM", "xterm-256color");
         }
         let (pty, pts) = pty_process::blocking::open().unwrap();
-        pty.resize(Size::new(rows, Self::COLUMNS)).unwrap();
+        pty.resize(Size::new(rows, columns)).unwrap();
         let mut command = pty_process::blocking::Command::from(command);
         // What the sandbox set for pipes is not meant here.
         command = command.stdin(pts_or(elsewhere.stdin, &pts));
@@ -82,7 +87,7 @@ impl Terminal {
         let child = command.spawn(pts).unwrap();
         let keyboard = File::from(OwnedFd::from(pty));
         let size = |number| NonZeroU16::new(number).unwrap();
-        let screen = vt100::Parser::new(size(rows), size(Self::COLUMNS), 0);
+        let screen = vt100::Parser::new(size(rows), size(columns), 0);
         let seen = Arc::new((Mutex::new(Seen { screen, bytes: Vec::new(), closed: false }), Condvar::new()));
         let reader = thread::spawn({
             let (mut output, seen) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
@@ -113,12 +118,18 @@ impl Terminal {
         self
     }
 
-    /// Presses a key when the next question takes keys, which it says with a `?` behind its last line.
+    /// Presses a key when the next question takes keys, which it says with a sign such as `Allow?` on its last line.
     #[track_caller]
     pub fn answer(&self, keys: &str) -> &Self {
         self.expect_listening();
         self.answered.set(self.seen().bytes.len());
         self.press(keys)
+    }
+
+    /// Presses a key that counts when it is pressed again, and again.
+    #[track_caller]
+    pub fn answer_twice(&self, key: &str) -> &Self {
+        self.answer(key).answer(key)
     }
 
     /// Waits until the next question takes keys.
@@ -127,7 +138,9 @@ impl Terminal {
         let before = self.answered.get();
         let listens = |seen: &Seen| {
             let written = &seen.bytes[before..];
-            written.ends_with(b"\r? ") || written.ends_with(b" ? ")
+            let is_page = written.ends_with(b"\x1b[K")
+                && String::from_utf8_lossy(&written[written.len().saturating_sub(24)..]).contains("q stop");
+            is_page || [&b"\r? "[..], b"\r ? ", b"Allow? ", b"Add? "].iter().any(|sign| written.ends_with(sign))
         };
         self.wait("a question that takes keys", listens)
     }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::run;
 use crate::support::{Sandbox, is_summary};
@@ -32,7 +32,7 @@ fn start(sandbox: &Sandbox) -> Terminal {
 }
 
 /// Where a question ends.
-const ASKED: &str = "no, and end the run";
+const ASKED: &str = " explain";
 
 fn written(sandbox: &Sandbox) -> Option<String> {
     fs::read_to_string(sandbox.path().join("out.txt")).ok()
@@ -50,24 +50,14 @@ fn the_whole_call_is_shown_and_y_runs_it() {
     terminal.expect(ASKED).answer("y");
     let left = terminal.left();
     assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("written\nhere\n")), "{}", left.screen);
-    let id = left.screen.split_once('(').unwrap().1.split_once(')').unwrap().0;
+    let id = left.screen.split(" · ").nth(2).unwrap().split('\n').next().unwrap();
     let expected = format!(
-        r#"approval 1: main › write_file ({id})
-  creates the file `out.txt`
-  {{
-    "path": "out.txt",
-    "content": "written\nhere\n"
-  }}
-  in detail:
-  + written
-  + here
-  y yes, once
-  s yes, and this exact call for the agent main for the rest of the session
-  t yes, and `write_file` with any arguments for the agent main for the rest of the session
-  e edit the arguments first
-  n no
-  q no, and end the run
-  approved once
+        r#"approval 1 · main › write_file · {id}
+creates out.txt: 2 lines added
+   1 + written
+   2 + here
+y yes  s this call  t this tool  a always  e edit  n no  q stop  ? explain
+Allow? y
 → write_file {{"path":"out.txt","content":"written\nhere\n"}}
 ← write_file wrote 13 characters to out.txt
 wrote 13 characters to out.txt
@@ -81,7 +71,7 @@ fn a_refusal_and_its_reason_reach_the_model() {
     for (keys, reason) in [("n", "the user refused it"), ("d", "the user refused it"), ("N", "not on a Sunday")] {
         let sandbox = writer(WRITES);
         let terminal = start(&sandbox);
-        terminal.expect(ASKED).answer(keys).expect("why not?");
+        terminal.expect(ASKED).answer(keys).expect("why? (the model reads it)");
         terminal.press(if reason.starts_with("not") { "not on a Sunday\r" } else { "\r" });
         let left = terminal.left();
         assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
@@ -92,7 +82,7 @@ fn a_refusal_and_its_reason_reach_the_model() {
 #[test]
 fn q_ends_the_run_and_ctrl_c_interrupts_it() {
     for (key, code, said, hint) in [
-        ("q", 4, "error: the run was ended at a question", "hint: `llm-do resume RUN` asks again"),
+        ("q", 4, "error: stopped: you answered q", "hint: `llm-do resume RUN` asks again"),
         ("\u{3}", 130, "error: interrupted", "hint: `llm-do resume RUN` goes on where it stopped"),
     ] {
         let sandbox = writer(WRITES);
@@ -123,7 +113,7 @@ fn keys_that_were_typed_before_the_question_are_forgotten() {
     // Its echo says that it has arrived.
     terminal.press("y").expect_written("y", 1);
     gate.release();
-    terminal.expect(ASKED).answer("n").expect("why not?").press("\r");
+    terminal.expect(ASKED).answer("n").expect("why? (the model reads it)").press("\r");
     let left = terminal.left();
     assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
 }
@@ -140,8 +130,13 @@ fn an_answer_may_hold_for_the_call_or_for_the_tool() {
         let sandbox = writer(twice);
         let terminal = start(&sandbox);
         for number in 1..=asked {
-            terminal.expect(&format!("approval {number}: "));
-            terminal.expect_written(ASKED, number).answer(keys);
+            terminal.expect(&format!("approval {number} · "));
+            terminal.expect_written(ASKED, number);
+            if keys == "y" {
+                terminal.answer(keys)
+            } else {
+                terminal.answer_twice(keys)
+            };
         }
         let left = terminal.left();
         assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("b")), "{}", left.screen);
@@ -149,29 +144,68 @@ fn an_answer_may_hold_for_the_call_or_for_the_tool() {
     }
 }
 
+/// A program that is the editor: it sees what it is given, and changes it.
+fn editor(directory: &std::path::Path, script: &str) -> String {
+    let editor = directory.join("editor");
+    fs::write(&editor, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{} '{}'", editor.display(), directory.display())
+}
+
 #[test]
-fn arguments_are_edited_in_a_private_file_outside_the_project() {
+fn the_text_itself_is_edited_in_a_private_file_outside_the_project() {
     let sandbox = writer(WRITES);
     let elsewhere = tempfile::tempdir().unwrap();
-    let editor = elsewhere.path().join("editor");
-    let script = "#!/bin/sh\ncp \"$2\" \"$1/seen\"\nstat -c '%a %n' \"$2\" \"$(dirname \"$2\")\" > \"$1/modes\"\n\
+    let script = "cp \"$2\" \"$1/seen\"\nstat -c '%a %n' \"$2\" \"$(dirname \"$2\")\" > \"$1/modes\"\n\
                   sed -i s/written/edited/ \"$2\"\n";
-    fs::write(&editor, script).unwrap();
-    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
-    let (place, command) =
-        (elsewhere.path().display(), format!("{} '{}'", editor.display(), elsewhere.path().display()));
-    let variables = [("EDITOR", command.as_str()), ("TMPDIR", &place.to_string()), ("PATH", "/usr/bin:/bin")];
+    let (place, command) = (elsewhere.path().display().to_string(), editor(elsewhere.path(), script));
+    let variables = [("EDITOR", command.as_str()), ("TMPDIR", &place), ("PATH", "/usr/bin:/bin")];
     let terminal = Terminal::start(sandbox.command(&RUN, &variables));
-    terminal.expect(ASKED).answer("e");
+    terminal
+        .expect(ASKED)
+        .answer("e")
+        .expect_written(ASKED, 1)
+        .expect("   1 + edited\n   2 + here\ny yes  e edit  n no");
+    assert_eq!(written(&sandbox), None, "nothing runs on saving");
+    terminal.answer("s").expect("press y or n, ? explains").answer("y");
     let left = terminal.left();
     assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("edited\nhere\n")), "{}", left.screen);
-    assert!(left.screen.contains("approved with other arguments"), "{}", left.screen);
-    let seen: Value = serde_json::from_str(&fs::read_to_string(elsewhere.path().join("seen")).unwrap()).unwrap();
-    assert_eq!(seen["content"], "written\nhere\n");
+    assert_eq!(fs::read_to_string(elsewhere.path().join("seen")).unwrap(), "written\nhere\n");
     let modes = fs::read_to_string(elsewhere.path().join("modes")).unwrap();
-    let modes: Vec<&str> = modes.lines().map(|line| line.split_once(' ').unwrap().0).collect();
-    assert_eq!(modes, ["600", "700"]);
+    let (mode, file) = modes.lines().next().unwrap().split_once(' ').unwrap();
+    assert!(mode == "600" && file.ends_with("/out.txt"), "{modes}");
+    assert!(modes.lines().nth(1).unwrap().starts_with("700 "), "{modes}");
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 3, "the private file is gone");
+}
+
+#[test]
+fn a_mistake_opens_the_editor_again_with_the_reason_on_top() {
+    let sandbox = writer("- { round: 1, call: { list_files: { path: a } } }\n- say: \"{{ result }}\"\n");
+    sandbox.file("b/found.txt", "");
+    sandbox.file(
+        "main.worker",
+        "---\nname: main\ntoolsets: [filesystem_cwd]\napproval: { list_files: ask }\n---\nList.\n",
+    );
+    let elsewhere = tempfile::tempdir().unwrap();
+    // First a key that there is not, then no YAML, then it is right.
+    let script = "n=$(cat \"$1/n\" 2>/dev/null || echo 0)\ncp \"$2\" \"$1/seen$n\"\necho $((n+1)) > \"$1/n\"\n\
+                  case $n in 0) sed -i s/path/pth/ \"$2\";; 1) sed -i 's/pth: .*/path: [b/' \"$2\";; \
+                  *) sed -i 's/path: .*/path: b/' \"$2\";; esac\n";
+    let command = editor(elsewhere.path(), script);
+    let terminal = Terminal::start(sandbox.command(&RUN, &[("EDITOR", &command), ("PATH", "/usr/bin:/bin")]));
+    terminal.expect("path  │ a\nbecause main.worker says `list_files: ask`").answer("e").expect("path  │ b\n");
+    terminal.answer("y");
+    let left = terminal.left();
+    assert!(left.code == Some(0) && left.screen.contains("b/found.txt"), "{}", left.screen);
+    assert!(!left.screen.contains("pth"), "the model reads nothing of it: {}", left.screen);
+    let seen = |number: usize| fs::read_to_string(elsewhere.path().join(format!("seen{number}"))).unwrap();
+    assert_eq!(seen(0), "path: \"a\"\n");
+    assert!(
+        seen(1).starts_with("# llm-do: ") && seen(1).contains("pth") && seen(1).ends_with("\npth: \"a\"\n"),
+        "{}",
+        seen(1)
+    );
+    assert!(seen(2).starts_with("# llm-do: line ") && seen(2).ends_with("\npath: [b\n"), "{}", seen(2));
 }
 
 #[test]
@@ -179,15 +213,13 @@ fn an_editor_that_gives_nothing_asks_again() {
     let sandbox = writer(WRITES);
     let cases = [
         ("true", "nothing was changed"),
-        ("false", "`false` ended with exit status: 1"),
-        ("/no/such", "`/no/such` cannot be started"),
-        ("truncate -s 0", "that is not JSON"),
-        ("sh -c 'echo [] > $0'", "arguments are a JSON object"),
+        ("false", "not edited: `false` ended with exit status: 1"),
+        ("/no/such", "not edited: `/no/such` cannot be started"),
     ];
     for (editor, reason) in cases {
         let terminal = Terminal::start(sandbox.command(&RUN, &[("VISUAL", editor), ("PATH", "/usr/bin:/bin")]));
-        terminal.expect(ASKED).answer("e").expect(&format!("not edited: {reason}"));
-        terminal.expect_written(ASKED, 2).answer("q");
+        terminal.expect(ASKED).answer("e").expect(reason);
+        terminal.expect_written("approval 1 · ", 2).answer("q");
         assert_eq!((terminal.left().code, written(&sandbox)), (Some(4), None), "{editor}");
     }
 }
@@ -197,18 +229,52 @@ fn a_long_question_comes_in_pages_and_its_end_before_any_yes() {
     let lines = (1..=40).map(|number| format!("line {number}\\n")).collect::<Vec<_>>().concat();
     let sandbox = writer(&WRITES.replace("written\\nhere\\n", &format!("{lines}THE END")));
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
-    terminal.expect("-- 18 of ").answer("y").expect_written("\u{7}", 1).answer("t").expect_written("\u{7}", 2);
+    terminal.expect("lines 1–15 of 45  space more  b back  G all  n no  q stop");
+    terminal.answer("y").expect("not yet: 30 lines were not shown, G shows them");
+    terminal.answer("t").expect_written("not yet: 30 lines", 2);
     // Pages are turned at once.
-    terminal.press(" ").expect("-- 36 of ");
+    terminal.press(" ").expect("lines 16–30 of 45").press("b").expect_written("lines 1–15 of 45", 4);
+    terminal.press(" ").expect_written("lines 16–30 of 45", 2);
     assert_eq!(written(&sandbox), None, "nobody can agree to what they have not seen");
-    terminal.press(" ").expect("+ THE END").expect(ASKED).answer("y");
+    terminal.press(" ").expect("  41 + THE END").expect(ASKED).answer("y");
     let left = terminal.left();
     assert!(left.code == Some(0) && written(&sandbox).unwrap().ends_with("THE END"), "{}", left.screen);
-    assert!(!left.screen.contains("--"), "the marks between pages are gone: {}", left.screen);
-    fs::remove_file(sandbox.path().join("out.txt")).unwrap();
-    let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
-    terminal.expect("-- 18 of ").answer("q");
-    assert_eq!((terminal.left().code, written(&sandbox)), (Some(4), None), "a no needs no reading");
+    assert!(!left.screen.contains("space more"), "the marks between pages are gone: {}", left.screen);
+    for (keys, code) in [("G", Some(0)), ("q", Some(4))] {
+        let _ = fs::remove_file(sandbox.path().join("out.txt"));
+        let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
+        terminal.expect("lines 1–15 of 45");
+        match keys {
+            "G" => terminal.press("G").expect("  41 + THE END").answer("y"),
+            _ => terminal.answer(keys),
+        };
+        let left = terminal.left();
+        assert_eq!((left.code, written(&sandbox).is_some()), (code, code == Some(0)), "a no needs no reading");
+    }
+}
+
+/// A file is shown once, as a difference, and line by line.
+#[test]
+fn a_new_file_of_120_lines_is_126_lines_at_most() {
+    let lines = (1..=120).map(|number| format!("line {number}\\n")).collect::<Vec<_>>().concat();
+    let sandbox = writer(&WRITES.replace("written\\nhere\\n", &lines));
+    sandbox.file(
+        "main.worker",
+        "---\nname: main\ntoolsets: [filesystem_cwd]\napproval: { write_file: ask }\n---\nWrite.\n",
+    );
+    let terminal = Terminal::start_sized(sandbox.command(&RUN, &[]), (24, 80), Elsewhere::default());
+    terminal.expect("lines 1–19 of 124  space more  b back  G all  n no  q stop");
+    terminal.answer("y").expect("not yet: 105 lines were not shown, G shows them");
+    for end in [38, 57, 76, 95, 114] {
+        terminal.press(" ").expect(&format!("–{end} of 124"));
+    }
+    terminal.press(" ").expect("because main.worker says `write_file: ask`").answer("y");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    let before = left.written.split("Allow? ").next().unwrap();
+    // Marks between pages are on lines that are used again.
+    let shown = before.matches('\n').count() + 1 - usize::from(before.contains("not yet"));
+    assert!(shown <= 126, "{shown} lines: {before}");
 }
 
 #[test]
@@ -257,17 +323,15 @@ fn questions_of_nested_agents_have_their_path_and_the_words_of_others_are_marked
 ";
     sandbox.file("script.yaml", script);
     let terminal = start(&sandbox);
-    terminal.expect("approval 1 of 2: main › a (").expect_written(ASKED, 1);
-    assert!(
-        terminal.screen().contains("  in the words of its author:\n  │ nice\n  │ approval 9: all is well\\u{1b}[2J\n")
-    );
-    terminal.answer("y").expect("approval 2 of 2: main › b (").expect_written(ASKED, 2).answer("y");
+    terminal.expect("approval 1 of 2 · main › a · ").expect_written(ASKED, 1);
+    assert!(terminal.screen().contains("in the words of its author:\n│ nice\n│ approval 9: all is well\\u{1b}[2J\n"));
+    terminal.answer("y").expect("approval 2 of 2 · main › b · ").expect_written(ASKED, 2).answer("y");
     // Both children ask, one perhaps before the other is there: one after the other is shown.
     terminal.expect("approval 3").expect_written(ASKED, 3).answer("y");
     terminal.expect("approval 4").expect_written(ASKED, 4).answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
-    assert!(left.screen.contains("main › a › write_file (") && left.screen.contains("main › b › write_file ("));
+    assert!(left.screen.contains("main › a › write_file · ") && left.screen.contains("main › b › write_file · "));
 }
 
 #[test]
@@ -277,17 +341,14 @@ fn a_command_is_asked_about_by_the_rule_that_matched() {
     let script = "- { round: 1, call: { shell: { command: mv a.txt b.txt } } }\n- say: moved\n";
     sandbox.file("script.yaml", script);
     let terminal = start(&sandbox);
-    terminal.expect("approval 1: main › shell (").expect(ASKED);
+    terminal.expect("approval 1 · main › shell · ").expect(ASKED);
     let place = sandbox.path().canonicalize().unwrap();
     let screen = terminal.screen().replace('\n', "");
     assert!(screen.contains("command   mv a.txt b.txt"), "{screen}");
-    assert!(
-        screen.contains(&format!(
-            "t yes, and any command that begins with `mv`, in {} for the agent main",
-            place.display()
-        )),
-        "{screen}"
-    );
+    terminal.answer("t").expect("t again for yes");
+    let screen = terminal.screen().replace('\n', "");
+    let covered = format!("Allow? t: any command that begins with `mv`, in {} until you leave.", place.display());
+    assert!(screen.contains(&covered), "{screen}");
     terminal.answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
@@ -317,13 +378,19 @@ fn nobody_agrees_by_typing_on_while_a_question_appears() {
         }
         terminal.expect_listening();
         let screen = terminal.screen();
-        assert!(screen.contains("approval 1 of 3: "), "{screen}");
+        assert!(screen.contains("approval 1 of 3 · "), "{screen}");
         assert!(!screen.contains("approved") && !screen.contains("approval 2"), "{screen}");
         for written in ["a.txt", "b.txt", ".git/hooks/pre-commit"] {
             assert!(!sandbox.path().join(written).exists(), "{written}");
         }
         // Whoever has read it is heard.
-        terminal.answer("y").expect("approval 2").answer("y").expect("pre-commit").answer("n").expect("why not?");
+        terminal
+            .answer("y")
+            .expect("approval 2")
+            .answer("y")
+            .expect("pre-commit")
+            .answer("n")
+            .expect("why? (the model reads it)");
         terminal.press("\r");
         let left = terminal.left();
         assert_eq!(left.code, Some(0), "{}", left.screen);
@@ -352,8 +419,12 @@ fn an_answer_for_the_session_is_for_one_agent() {
 ";
     sandbox.file("script.yaml", script);
     let terminal = start(&sandbox);
-    terminal.expect("t yes, and `write_file` with any arguments for the agent editor for the rest of the session");
-    terminal.answer("t").expect("approval 2: main › stranger › write_file (").expect("for the agent stranger");
+    terminal.answer("?").expect("t  yes, and `write_file` with any arguments for the agent editor, until you leave");
+    terminal
+        .answer_twice("t")
+        .expect("approval 2 · main › stranger › write_file · ")
+        .answer("?")
+        .expect("for the agent stranger");
     let is_there = |name: &str| sandbox.path().join(name).exists();
     assert!(is_there("editor1.txt") && is_there("editor2.txt"), "the editor is asked once");
     assert!(!is_there("stranger1.txt"));
@@ -373,12 +444,12 @@ fn what_one_answer_settles_is_not_asked() {
     for (key, code, is_written) in [("t", Some(0), true), ("q", Some(4), false), ("\u{3}", Some(130), false)] {
         let sandbox = writer(script);
         let terminal = start(&sandbox);
-        terminal.expect("approval 1 of 3: ").expect_written(ASKED, 1);
-        if key == "\u{3}" {
-            terminal.press(key);
-        } else {
-            terminal.answer(key);
-        }
+        terminal.expect("approval 1 of 3 · ").expect_written(ASKED, 1);
+        match key {
+            "\u{3}" => terminal.press(key),
+            "t" => terminal.answer_twice(key),
+            key => terminal.answer(key),
+        };
         let left = terminal.left();
         assert_eq!(left.code, code, "{key:?}: {}", left.screen);
         assert!(!left.written.contains("approval 2"), "{key:?}: {}", left.screen);
@@ -394,10 +465,99 @@ fn the_questions_of_a_reply_are_numbered() {
     let sandbox = writer(THREE);
     sandbox.file(".git/hooks/pre-push", "");
     let terminal = start(&sandbox);
-    terminal.expect("approval 1 of 3: ").expect_written(ASKED, 1).answer("y");
-    terminal.expect("approval 2 of 3: ").expect_written(ASKED, 2).answer("y");
-    terminal.expect("approval 3 of 3: ").expect_written(ASKED, 3).answer("q");
+    terminal.expect("approval 1 of 3 · ").expect_written(ASKED, 1).answer("y");
+    terminal.expect("approval 2 of 3 · ").expect_written(ASKED, 2).answer("y");
+    terminal.expect("approval 3 of 3 · ").expect_written(ASKED, 3).answer("q");
     let left = terminal.left();
     assert_eq!(left.code, Some(4), "{}", left.screen);
     assert!(!sandbox.path().join("a.txt").exists(), "nothing of a reply runs before all of it is answered");
+}
+
+/// The rules that were kept.
+fn rules(sandbox: &Sandbox) -> String {
+    fs::read_to_string(sandbox.path().join(".local/state/llm-do/rules.toml")).unwrap_or_default()
+}
+
+const DRAFTS: &str = "\
+- { round: 1, call: { write_file: { path: drafts/a.md, content: a } } }
+- { round: 2, call: { write_file: { path: drafts/b.md, content: b } } }
+- say: done
+";
+
+#[test]
+fn always_shows_the_rule_and_its_widths_and_adds_it_when_pressed_again() {
+    let sandbox = writer(DRAFTS);
+    let place = sandbox.path().canonicalize().unwrap();
+    let terminal = start(&sandbox);
+    terminal.expect(ASKED).answer("a").expect("Allow? a: adds this rule to state/rules.toml\n");
+    terminal.expect("\n   allow = \"write_file\"   agent = \"main\"   path = \"drafts/a.md\"\n");
+    terminal.expect(&format!("\n   project = \"{}\"   expires = ", place.display()));
+    terminal.expect("\n1 path = \"drafts/a.md\"  2 path = \"drafts/*.md\"  3 path = \"drafts/**\"\n");
+    terminal.expect("\np project or all  x 30 days or never  e edit  a again: add and allow  Esc back\n");
+    // Enter does nothing, and nothing is added by leaving.
+    terminal.answer("\r").answer("\u{1b}").expect_written("approval 1 · ", 2);
+    assert!(rules(&sandbox).is_empty() && !place.join("drafts").exists());
+    terminal.answer("a").answer("2").expect_written("path = \"drafts/*.md\"\r\n", 1);
+    terminal.answer("x").answer("p").answer("a");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(!left.written.contains("approval 2"), "it counts at once: {}", left.screen);
+    assert!(place.join("drafts/a.md").exists() && place.join("drafts/b.md").exists());
+    let rule = "[[rule]]\nallow = \"write_file\"\nagent = \"main\"\npath = \"drafts/*.md\"\n";
+    assert!(rules(&sandbox).ends_with(rule), "{}", rules(&sandbox));
+}
+
+#[test]
+fn a_rule_can_be_edited_before_it_is_added() {
+    let sandbox = writer(DRAFTS);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let script = "n=$(cat \"$1/n\" 2>/dev/null || echo 0)\ncp \"$2\" \"$1/seen$n\"\necho $((n+1)) > \"$1/n\"\n\
+                  case $n in 0) sed -i s/allow/alow/ \"$2\";; *) sed -i 's/alow/allow/; s/a.md/*.md/' \"$2\";; esac\n";
+    let command = editor(elsewhere.path(), script);
+    let terminal = Terminal::start(sandbox.command(&RUN, &[("EDITOR", &command), ("PATH", "/usr/bin:/bin")]));
+    terminal.expect(ASKED).answer("a").answer("e").expect("   path = \"drafts/*.md\"\n").answer("a");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(rules(&sandbox).contains("path = \"drafts/*.md\"\n"), "{}", rules(&sandbox));
+    let seen = fs::read_to_string(elsewhere.path().join("seen1")).unwrap();
+    assert!(seen.starts_with("# llm-do: ") && seen.contains("alow = \"write_file\""), "{seen}");
+}
+
+#[test]
+fn no_key_is_the_default_and_wrong_ones_say_what_to_press() {
+    let sandbox = writer(WRITES);
+    let terminal = start(&sandbox);
+    for (number, key) in ["\r", "\u{1b}", "\u{4}", "x", "\u{1b}[A", "ä"].into_iter().enumerate() {
+        terminal.answer(key).expect_written("Allow? press y or n, ? explains", number + 1);
+    }
+    assert_eq!(written(&sandbox), None);
+    // What was pressed once is forgotten when another key comes.
+    terminal.answer("t").expect("Allow? t: `write_file` with any arguments until you leave. t again for yes");
+    terminal.answer("s").expect("Allow? s: this exact call until you leave. s again for yes");
+    terminal.answer("t").expect_written("t again for yes", 2);
+    assert_eq!(written(&sandbox), None);
+    terminal.answer("t");
+    assert_eq!((terminal.left().code, written(&sandbox).is_some()), (Some(0), true));
+}
+
+#[test]
+fn a_reason_can_be_edited_and_left() {
+    let sandbox = writer(WRITES);
+    let terminal = start(&sandbox);
+    terminal.answer("n").expect("why? (the model reads it)").press("never").expect("why? (the model reads it) never");
+    terminal.press("\u{1b}").expect_written("approval 1 · ", 2).answer("n").expect("why? (the model reads it)");
+    terminal.press("no").expect("reads it) no").press("\u{1b}[D").press("\u{1b}[D").press("please ");
+    terminal.expect("why? (the model reads it) please no").press("\r");
+    let left = terminal.left();
+    assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
+    assert!(left.screen.contains("\nerror: refused: please no\n"), "{}", left.screen);
+}
+
+#[test]
+fn a_small_terminal_shows_a_question_whole() {
+    let sandbox = writer(WRITES);
+    let terminal = Terminal::start_sized(sandbox.command(&RUN, &[]), (10, 30), Elsewhere::default());
+    terminal.expect("   2 + here\ny yes  s this call\nt this tool  a always  e edit\nn no  q stop  ? explain\nAllow? ");
+    terminal.answer("y");
+    assert_eq!((terminal.left().code, written(&sandbox).is_some()), (Some(0), true));
 }

@@ -35,11 +35,11 @@ fn turns_share_one_memory_until_it_is_cleared() {
     let sandbox = echo();
     let chat = start(&sandbox, &[]);
     chat.expect("> ").press("hello\r").expect("1: hello\n>").press("again\r").expect("2: again\n>");
-    chat.press("/clear\r").expect("everything is forgotten\n>").press("anew\r").expect("1: anew\n>");
+    chat.press("/clear\r").expect("conversation cleared\n>").press("anew\r").expect("1: anew\n>");
     chat.press("/usage\r").expect("in all: 0 tokens in, 0 out, $0\n>");
-    chat.press("/tools\r").expect("write_file  ask\nedit_file  ask\n>");
+    chat.press("/tools\r").expect("write_file  ask\nedit_file   ask\n>");
     chat.press("/hlep\r").expect("there is no command /hlep; did you mean `/help`? commands: ");
-    chat.press("/help\r").expect("is sent as it is.\n>").press("/quit\r");
+    chat.press("/help\r").expect("sends a line as it is.\n>").press("/quit\r");
     let left = chat.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(is_summary(left.screen.trim_end().lines().last().unwrap()), "{}", left.screen);
@@ -47,7 +47,7 @@ fn turns_share_one_memory_until_it_is_cleared() {
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(fs::read_to_string(history).unwrap().contains("hello\nagain\n/clear\n"));
     let chat = start(&sandbox, &[]);
-    chat.expect("> ").press("\u{1b}[A\u{1b}[A\r").expect("> /help").expect("is sent as it is.\n>").press("\u{4}");
+    chat.expect("> ").press("\u{1b}[A\u{1b}[A\r").expect("> /help").expect("sends a line as it is.\n>").press("\u{4}");
     assert_eq!(chat.left().code, Some(0));
 }
 
@@ -75,8 +75,9 @@ fn a_line_goes_on_after_a_backslash() {
 fn a_failed_turn_is_said_and_does_not_end_the_chat() {
     let sandbox = echo();
     let chat = start(&sandbox, &[]);
-    chat.expect("> ").press("fail\r").expect("error: agent `main`: ").expect("the script says so\n>");
-    chat.press("still here\r").expect("1: still here\n>").press("\u{4}");
+    chat.expect("> ").press("fail\r").expect("error: agent `main`: ").expect("the script says so\n> fail");
+    // What was never answered is taken back into the line; Ctrl-U empties it.
+    chat.press("\u{15}still here\r").expect("1: still here\n>").press("\u{4}");
     assert_eq!(chat.left().code, Some(0));
 }
 
@@ -97,12 +98,16 @@ fn ctrl_c_cancels_the_turn_and_not_the_chat() {
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
     chat.expect("> ").press("tell\r").expect("Once").press("\u{3}");
     gate.wait_until_left(1);
-    chat.expect("error: interrupted\n>").press("half a li\u{3}").expect("(Ctrl-D or /quit ends the chat)\n>");
+    chat.expect("stopped: kept; /undo forgets it\n>")
+        .press("half a li\u{3}")
+        .expect("(Ctrl-D or /exit ends the chat)\n>");
     chat.press("something else\r").expect("Once upon a time\n>").press("\u{4}");
     assert_eq!(chat.left().code, Some(0));
     let asked = fake.requests();
-    assert_eq!(asked.last().unwrap().seen.as_ref().unwrap().last_user_text(), "something else");
-    assert_eq!(fake.violations(), [], "the cancelled turn has left no trace");
+    let said = asked.last().unwrap().seen.as_ref().unwrap().clone();
+    assert!(said.last_user_text().ends_with("something else"), "{said:?}");
+    assert!(said.messages[1].text().starts_with("Once"), "what was said until then stays: {said:?}");
+    assert_eq!(fake.violations(), []);
 }
 
 /// Answers `Once upon a time` to everything, and stalls in the middle of the first answer.
@@ -152,7 +157,7 @@ fn a_reason_is_seen_while_it_is_typed_and_what_follows_is_not() {
         FakeLlm::start(script.fault(On::Request(2), InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() }));
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
-    chat.expect("> ").press("write\r").expect("no, and end the run").answer("n").expect("why not?");
+    chat.expect("> ").press("write\r").expect(" explain").answer("n").expect("why?");
     chat.press("not today").expect("not today").press("\r").expect("Once").press("unseen");
     gate.release();
     chat.expect("Once upon a time\n> unseen").press("\u{15}\u{4}");
@@ -166,16 +171,12 @@ fn a_question_is_asked_between_the_lines() {
     let script = "- { heard: write, call: { write_file: { path: out.txt, content: x } } }\n- say: \"{{ result }}\"\n";
     sandbox.file("script.yaml", script);
     let chat = start(&sandbox, &[]);
-    chat.expect("> ")
-        .press("write\r")
-        .expect("no, and end the run")
-        .answer("y")
-        .expect("wrote 1 characters to out.txt\n>");
-    chat.press("write\r").expect("approval 2: ").expect_written("no, and end the run", 2).press("\u{3}");
-    chat.expect("error: interrupted\n>").press("write\r").expect("approval 3: ");
-    chat.expect_written("no, and end the run", 3).answer("q");
+    chat.expect("> ").press("write\r").expect(" explain").answer("y").expect("wrote 1 characters to out.txt\n>");
+    chat.press("write\r").expect("approval 2 · ").expect_written(" explain", 2).press("\u{3}");
+    chat.expect("stopped: kept; /undo forgets it\n>").press("write\r").expect("approval 3 · ");
+    chat.expect_written(" explain", 3).answer("q").expect("is kept; /undo forgets it\n>").press("\u{4}");
     let left = chat.left();
-    assert_eq!(left.code, Some(4), "{}", left.screen);
+    assert_eq!(left.code, Some(0), "a turn was stopped, and not the chat: {}", left.screen);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn what_was_typed_before_a_question_is_no_answer_and_stands_in_the_next_line() {
     gate.release();
     chat.expect_listening();
     assert!(!sandbox.path().join("out.txt").exists());
-    chat.answer("n").expect("why not?").press("\r").expect("Once upon a time\n> yes, and then");
+    chat.answer("n").expect("why?").press("\r").expect("Once upon a time\n> yes, and then");
     chat.press("\r").expect_written("Once upon a time", 2);
     chat.expect("Once upon a time\n>").press("\u{4}");
     let left = chat.left();

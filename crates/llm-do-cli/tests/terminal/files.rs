@@ -26,19 +26,19 @@ fn start(sandbox: &Sandbox) -> Terminal {
     Terminal::start(sandbox.command(&["run", ".", "hi"], &[]))
 }
 
-const ASKED: &str = "no, and end the run";
+const ASKED: &str = " explain";
 
 #[test]
 fn a_secret_is_shown_with_the_path_it_has_and_may_be_allowed_for_the_session() {
     let sandbox = calling("{ read_file: { path: notes.txt } }");
     let terminal = start(&sandbox);
-    terminal.expect(ASKED).answer("s");
+    terminal.expect(ASKED).answer_twice("s");
     let left = terminal.left();
     let real = sandbox.path().canonicalize().unwrap().join(".env");
     let question = format!("reads `{}`, which looks like a secret", real.display());
     // A path may be longer than a line of the terminal.
     assert!(left.screen.replace('\n', "").contains(&question), "{}", left.screen);
-    assert!(left.screen.contains("s yes, and this exact call") && !left.screen.contains("t yes"), "{}", left.screen);
+    assert!(left.screen.contains("s this call") && !left.screen.contains("t this tool"), "{}", left.screen);
     assert!(!left.screen.contains("approval 2"), "the second call is covered: {}", left.screen);
     assert!(left.screen.contains("canary"), "{}", left.screen);
 }
@@ -51,7 +51,7 @@ fn a_protected_file_is_shown_with_what_would_change_and_cannot_be_allowed_for_th
     let left = terminal.left();
     let screen = left.screen.replace('\n', "");
     assert!(screen.contains("which is a worker file") && screen.contains("+ planted"), "{}", left.screen);
-    assert!(!left.screen.contains("s yes") && !left.screen.contains("t yes"), "{}", left.screen);
+    assert!(left.screen.contains("\ny yes  e edit  n no"), "{}", left.screen);
     let kept = std::fs::read_to_string(sandbox.path().join("main.worker")).unwrap();
     assert!(kept.starts_with("---\nname: main\n"), "{kept}");
 }
@@ -93,9 +93,9 @@ fn a_file_that_was_swapped_while_the_question_stood_is_asked_about_again() {
     for (more, script) in cases {
         let (sandbox, fake) = (home(), FakeLlm::start(script));
         let terminal = Terminal::start(command(&sandbox, &fake, &[&arguments[..], more].concat()));
-        terminal.expect("approval 1: ").expect_written(ASKED, 1);
+        terminal.expect("approval 1 · ").expect_written(ASKED, 1);
         swap(&sandbox);
-        terminal.answer("y").expect("approval 2: ").expect_written(ASKED, 2);
+        terminal.answer("y").expect("approval 2 · ").expect_written(ASKED, 2);
         assert!(terminal.screen().replace('\n', "").contains(".ssh/id_rsa"), "{}", terminal.screen());
         terminal.answer("q");
         let left = terminal.left();

@@ -11,8 +11,11 @@ mod terminal;
 
 mod approval;
 mod chat;
+mod choice;
+mod commands;
 mod display;
 mod files;
+mod shell;
 mod signals;
 mod trust;
 

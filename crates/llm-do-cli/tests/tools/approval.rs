@@ -46,9 +46,7 @@ fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let (id, said) = waiting(&run(&sandbox, &[]).ended());
     let expected = format!(
         "main › write_file\n\
-         {{\n  \"path\": \"out.txt\",\n  \"content\": \"written\"\n}}\n\
-         reason: creates the file `out.txt`\n\
-         + written (no line break at the end)\n\
+         creates out.txt: 1 line added\n   1 + written\n       (no line break at the end)\n\
          error: approval is needed for `write_file` of main\n\
          hint: `llm-do resume RUN --approve {id}` allows it and goes on; `--refuse {id}` refuses it\n"
     );
@@ -61,10 +59,10 @@ fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let (_, result) = run(&sandbox, &["--json"]).events();
     assert_eq!(result["exit_code"], 4);
     let arguments = json!({"path": "out.txt", "content": "written"});
-    let (reason, preview) = ("creates the file `out.txt`", "+ written (no line break at the end)");
+    let (reason, preview) = ("creates out.txt: 1 line added", "   1 + written\n       (no line break at the end)");
     let pending = json!([{
         "id": result["pending"][0]["id"], "path": ["main"], "tool": "write_file", "arguments": arguments,
-        "reason": reason, "preview": preview,
+        "reason": reason, "preview": preview, "shows": ["path", "content"], "edits": "content",
     }]);
     assert_eq!(result["pending"], pending);
     assert_eq!(result["error"]["message"], "approval is needed for `write_file` of main");
@@ -153,7 +151,12 @@ fn a_question_deep_in_the_tree_ends_the_run_before_anything_of_its_reply() {
     sandbox.file("notes.md", "old\n");
     let before = sandbox.tree();
     let (_, said) = waiting(&run(&sandbox, &[]).ended());
-    assert!(said.starts_with("main › editor › edit_file\n{\n  \"path\": \"notes.md\",\n"), "{said}");
+    assert!(
+        said.starts_with(
+            "main › editor › edit_file\nchanges notes.md: 1 line added, 1 removed\n   1 - old\n   1 + new\n"
+        ),
+        "{said}"
+    );
     assert!(said.contains("error: approval is needed for `edit_file` of main › editor\n"), "{said}");
     let (_, result) = run(&sandbox, &["--json"]).events();
     assert_eq!(result["pending"][0]["path"], json!(["main", "editor"]));
@@ -192,7 +195,7 @@ fn calls_of_agents_ask_where_the_manifest_says_so() {
     let asks = r#""agent_calls_require_approval": true"#;
     sandbox.file("project.json", &manifest(workers, asks));
     let (_, said) = waiting(&run(&sandbox, &[]).ended());
-    assert!(said.starts_with("main › child\n{\n  \"input\": \"go\"\n}\n"), "{said}");
+    assert!(said.starts_with("main › child\ncalls the agent `child`\ninput  │ go\n"), "{said}");
     assert_eq!(run(&sandbox, &["--approve-all"]).answer(), "main hears child hears go\n");
     let exception = format!(r#"{asks}, "agent_approval_overrides": {{"child": {{"calls_require_approval": false}}}}"#);
     sandbox.file("project.json", &manifest(workers, &exception));
@@ -206,7 +209,7 @@ fn arguments_of_a_question_cannot_paint_over_it() {
     let ended = run(&sandbox, &[]).ended();
     assert_eq!(ended.code, Some(4));
     assert!(!ended.stderr.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')), "{:?}", ended.stderr);
-    assert!(ended.stderr.contains("u001b[2J") && ended.stderr.contains("u{202e}"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("u{1b}[2J") && ended.stderr.contains("u{202e}"), "{}", ended.stderr);
 }
 
 #[test]
@@ -216,12 +219,9 @@ fn what_is_approved_without_a_question_is_told() {
     let told: Vec<&Value> = events.iter().filter(|event| event["type"] == "approval_answered").collect();
     let [told] = told[..] else { panic!("{told:?}") };
     assert_eq!((&told["tool"], &told["answer"]), (&json!("write_file"), &json!("policy")));
-    assert_eq!(told["note"], "creates the file `out.txt`");
+    assert_eq!(told["note"], "creates out.txt: 1 line added");
     let said = run(&sandbox, &["-v", "--approve-all"]).ended().stderr;
-    assert!(
-        said.contains("\n✓ write_file was approved: every question is answered with yes in this run\n→ write_file"),
-        "{said}"
-    );
+    assert!(said.contains("\n✓ write_file was approved: --approve-all is on\n→ write_file"), "{said}");
     // What a rule allows was never a question.
     let (events, _) = run(&writer("approval: { write_file: allow }"), &["--json"]).events();
     assert!(events.iter().all(|event| event["type"] != "approval_answered"));

@@ -101,7 +101,7 @@ fn the_models_of_a_project_of_google_cloud_are_asked_with_its_token() {
     assert!(said.contains("no address for `google-vertex`"), "{said}");
     assert!(said.contains("hint: set GOOGLE_VERTEX_BASE_URL or GOOGLE_CLOUD_PROJECT"), "{said}");
     let said = Run::new(&sandbox, &[".", "hi"]).with("GOOGLE_CLOUD_PROJECT", "mine").failure(3);
-    assert!(said.contains("no key for `google-vertex`: set GOOGLE_OAUTH_ACCESS_TOKEN or"), "{said}");
+    assert!(said.contains("main uses google-vertex:gemini-2.5-flash, GOOGLE_OAUTH_ACCESS_TOKEN or"), "{said}");
     assert!(!Run::of(&sandbox, &["check", "."]).ended().stderr.contains("error"), "check needs neither");
 }
 

@@ -155,7 +155,7 @@ fn what_asks_ends_the_run_before_anything_happens() {
     let before = sandbox.tree();
     let ended = run(&sandbox, &[]).ended();
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    assert!(ended.stderr.contains("main › shell\n{\n  \"command\": \"mv notes.md other.md\"\n}"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("main › shell\nchanges files\ncommand   mv notes.md other.md\n"), "{}", ended.stderr);
     assert_eq!(sandbox.tree(), before);
     assert_eq!(run(&sandbox, &["--approve-all"]).ended().code, Some(0));
     assert!(sandbox.path().join("other.md").exists());

@@ -51,6 +51,8 @@ class LlmDoError(Exception):
         details = data or {}
         self.partial: Union[str, None] = details.get("partial")
         """What the worker had said before it was stopped."""
+        self.kept: bool = details.get("kept", False)
+        """Whether what the turn said and did stays in the conversation."""
         self.finish: Union[str, None] = details.get("finish")
         """Why the reply is no whole answer, if that is what went wrong: `length`, `context_window`, `content_filter`, `error`."""
         self.pending: list[dict[str, Any]] = details.get("pending", [])

@@ -412,7 +412,7 @@ class WorkerScope:
         input_data: Any = None,
         attachments: Union[Sequence[AttachmentInput], None] = None,
     ) -> WorkerRunResult:
-        """One input → one answer. A turn that fails leaves the memory as it was. Without an input the manifest's is taken."""
+        """One input → one answer. What a turn said that was stopped is remembered if the error has `kept`. Without an input the manifest's is taken."""
         params: dict[str, Any] = {"scope": self._scope}
         if input_data is not None:
             params["input"] = json_input(input_data)
@@ -722,7 +722,7 @@ def run_worker(
 async def resume_run_async(
     run: str,
     *,
-    approve: Sequence[str] = (),
+    approve: Union[Sequence[str], Mapping[str, Mapping[str, Any]]] = (),
     refuse: Union[Sequence[str], Mapping[str, str]] = (),
     approval_callback: Union[ApprovalCallback, None] = None,
     message_callback: Union[MessageCallback, None] = None,
@@ -735,11 +735,16 @@ async def resume_run_async(
     """Goes on with a kept run where it stopped: nothing that it did is done again.
 
     `run` is its id, or the unique beginning of one. `approve` and `refuse` name questions that wait by their ids (the first
-    12 characters do); as a dict `refuse` says what the model reads. Other questions go to `approval_callback`. `force` goes
-    on though the project has changed.
+    12 characters do); as a dict `refuse` says what the model reads, and `approve` gives values to questions that want more
+    than yes, such as `{"48877392a3eb": {"usd": 2}}` for a limit. Other questions go to `approval_callback`. `force` goes on
+    though the project has changed.
     """
     notes = refuse if isinstance(refuse, Mapping) else dict.fromkeys(refuse)
-    answers: dict[str, dict[str, Any]] = {question: {"approved": True} for question in approve}
+    values = approve if isinstance(approve, Mapping) else dict.fromkeys(approve)
+    answers: dict[str, dict[str, Any]] = {
+        question: {"approved": True, "values": dict(given)} if given else {"approved": True}
+        for question, given in values.items()
+    }
     for question, note in notes.items():
         if question in answers:
             raise UsageError(f"`{question}` is approved and refused")
@@ -764,7 +769,7 @@ async def resume_run_async(
 def resume_run(
     run: str,
     *,
-    approve: Sequence[str] = (),
+    approve: Union[Sequence[str], Mapping[str, Mapping[str, Any]]] = (),
     refuse: Union[Sequence[str], Mapping[str, str]] = (),
     approval_callback: Union[ApprovalCallback, None] = None,
     message_callback: Union[MessageCallback, None] = None,

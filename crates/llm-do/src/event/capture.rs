@@ -134,9 +134,9 @@ impl EventCapture {
         &self.origin
     }
 
-    pub(super) fn hear(&self, event: &Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
+    pub(super) fn hear(&self, event: Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
         if !is_passing(&event.kind) {
-            let (event, from) = (event.clone(), Arc::clone(&self.origin));
+            let from = Arc::clone(&self.origin);
             self.take(Arc::new(HeardEvent { event, from, derived }));
         }
     }

@@ -52,7 +52,7 @@ impl fmt::Display for ExchangeStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BeforeAnswer => "before it answered",
-            Self::InAnswer => "in the middle of its answer",
+            Self::InAnswer => "within its answer",
         })
     }
 }

@@ -236,6 +236,19 @@ impl HttpClient {
         self.send(request).await.map(|answer| answer.status.as_u16()).map_err(|error| error.to_string())
     }
 
+    /// The status and the body of a document, which has at most `limit` bytes. A redirect is not followed, and what is not
+    /// encrypted is asked of this machine only.
+    #[cfg(feature = "front-end")]
+    pub async fn get(&self, url: &str, limit: u64) -> Result<(u16, Vec<u8>), String> {
+        check_confidential(url)?;
+        let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
+        let request = Request { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() };
+        let answer = self.send(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status.as_u16();
+        let body = answer.into_body().collect(limit).await.map_err(|error| error.to_string())?;
+        Ok((status, body.to_vec()))
+    }
+
     /// The same at a pace, and what tells whether anything of the request has left.
     pub(crate) fn watched(
         &self,

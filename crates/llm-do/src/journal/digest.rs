@@ -4,15 +4,24 @@ use sha2::{Digest as _, Sha256};
 
 /// A hash of parts, each with its length, so that no two lists of parts run together.
 pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    hex(&hashed(parts))
+}
+
+fn hashed<'a>(parts: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    hex(&hash.finalize())
+    hash.finalize().into()
 }
 
-/// Whether a text is such a hash, of whatever.
+/// The same hash in half as many digits.
+pub fn short_digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    hex(&hashed(parts)[..16])
+}
+
+/// Whether a text is a whole hash, of whatever.
 pub fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -55,7 +64,7 @@ impl Chain {
     }
 
     /// Adds an entry at the end, which changes the digest.
-    pub fn push(&mut self, entry: &str) {
+    pub fn push(&mut self, entry: &[u8]) {
         self.link = Sha256::new().chain_update(self.link).chain_update(entry).finalize().into();
         self.length += 1;
     }
@@ -69,9 +78,12 @@ impl Chain {
 /// Bytes as lower-case hexadecimal, two digits each.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    let hex: Vec<u8> = bytes.iter().flat_map(digits).collect();
-    String::from_utf8(hex).unwrap_or_default()
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        hex.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    hex
 }
 
 #[cfg(test)]
@@ -93,7 +105,7 @@ mod tests {
         let chain = |start: &str, entries: &[&str]| {
             let mut chain = Chain::starting_with([start]);
             for entry in entries {
-                chain.push(entry);
+                chain.push(entry.as_bytes());
             }
             assert_eq!(chain.len(), entries.len());
             chain.digest()

@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::blobs::{Blobs, LARGEST_INLINE};
-use super::digest::{digest, of_bytes};
+use super::digest::{of_bytes, short_digest};
 use super::mac::{LineMac, StateKey};
 use super::record::{
-    self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunEnd,
-    RunIdentity, RunLine, StepProgress, VERSION,
+    self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, LineText, OPENING, ParsedLines,
+    RunEnd, RunIdentity, RunLine, StepProgress, VERSION,
 };
 use super::writer::{Acknowledgement, NamedValue, Signer, Writer, WriterTarget};
 use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, StepParts, Stop};
@@ -32,6 +32,9 @@ pub enum JournalError {
     /// A new run needs a file without content.
     #[error("the journal {} is not empty", .0.display())]
     NotEmpty(PathBuf),
+    /// A new run needs a file without content, and this one holds something else than a run.
+    #[error("{} is not a journal; choose a new name", .0.display())]
+    OtherContent(PathBuf),
     /// The file, or the directory of a new one.
     #[error("the journal {} does not exist", .0.display())]
     Missing(PathBuf),
@@ -305,7 +308,7 @@ impl OpenJournal {
 }
 
 /// What is kept of a stranger's file, as lines of ours.
-fn anew(lines: ParsedLines, note: Option<RawJson>, settings: &JournalSettings) -> io::Result<Vec<String>> {
+fn anew(lines: ParsedLines, note: Option<RawJson>, settings: &JournalSettings) -> io::Result<Vec<Vec<u8>>> {
     // The header says already what earlier notes said.
     let ParsedLines { header, parts, steps, notes: _, ended: _ } = lines;
     let header = RunLine { v: Some(VERSION), ..header };
@@ -324,7 +327,7 @@ fn beginning(
     parts: BTreeMap<String, RawJson>,
     steps: Vec<JournalLine>,
     settings: &JournalSettings,
-) -> io::Result<Vec<String>> {
+) -> io::Result<Vec<Vec<u8>>> {
     keep_outside(&mut header.res, &mut header.blob, settings)?;
     let mut lines = vec![line_of(&header)];
     for (name, part) in parts {
@@ -334,7 +337,7 @@ fn beginning(
     }
     for mut line in steps {
         keep_outside(&mut line.res, &mut line.blob, settings)?;
-        lines.push(line_of(&line));
+        lines.push(line_of(&line.text()));
     }
     Ok(lines)
 }
@@ -362,7 +365,7 @@ fn value_in(blobs: Option<&Blobs>, digest: &str) -> Result<Vec<u8>, String> {
 }
 
 /// A file in the place of another, with these lines, signed and locked. Either all of it is there or nothing changed.
-fn written_anew(path: &Path, lines: Vec<String>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
+fn written_anew(path: &Path, lines: Vec<Vec<u8>>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
     let beside = Beside::of_path(path, 0o600)?;
     // Nobody else knows the name.
     beside.file().try_lock().map_err(io::Error::from)?;
@@ -404,7 +407,9 @@ impl FileJournal {
         // A header that was never finished is as good as none.
         let is_unfinished = !bytes.contains(&b'\n') && bytes.starts_with(OPENING.as_bytes());
         if !bytes.is_empty() && !is_unfinished {
-            return Err(JournalError::NotEmpty(path.to_owned()));
+            let is_journal = bytes.starts_with(b"{\"v\":");
+            let path = path.to_owned();
+            return Err(if is_journal { JournalError::NotEmpty(path) } else { JournalError::OtherContent(path) });
         }
         file.set_len(0).map_err(failed)?;
         file.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -552,14 +557,14 @@ impl FileJournal {
             (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
         if step.interrupted.is_some() {
-            lines.append(LineState::Started, step.shown, step.judged).durable_or(self).await?;
+            lines.append(LineState::Started, step.shown, step.judged.as_ref()).durable_or(self).await?;
             let mut begun = StartedEffect { lines: &lines, was_polled: false };
             let result = begun.polling(effect).await?;
             return lines.ran(result, None).await;
         }
         if step.kind == StepKind::Ask {
             // Not waited for: all questions of a reply are opened together.
-            let asked = lines.append(LineState::Asked, step.shown, step.judged);
+            let asked = lines.append(LineState::Asked, step.shown, step.judged.as_ref());
             let answer = effect.await;
             return match answer {
                 Ok(answer) => lines.ran(answer, None).await,
@@ -574,7 +579,7 @@ impl FileJournal {
             };
         }
         let result = effect.await?;
-        lines.ran(result, step.judged).await
+        lines.ran(result, step.judged.as_ref()).await
     }
 }
 
@@ -600,10 +605,16 @@ impl Journal for FileJournal {
         Box::pin(async move {
             let request = identified(&step.request);
             let known = self.find(&step, &request)?;
-            match &self.mode {
+            let asked = (step.kind == StepKind::Model).then(|| step.key.clone());
+            let answer = match &self.mode {
                 Mode::Replays => self.replayed(step, known, effect).await,
                 Mode::Writes { writer, .. } => self.taken(writer, step, request, known, effect).await,
+            };
+            // A request that gave no reply may be made again, in other words.
+            if let (Err(_), Some(key)) = (&answer, asked) {
+                self.state().taken.remove(&key);
             }
+            answer
         })
     }
 
@@ -625,10 +636,11 @@ impl Journal for FileJournal {
         }
         let Some(record) = record else { return Prior::Nothing };
         let is_same = || record.request == identified(request);
+        let asked = || record.shown.clone().map_or(Prior::Nothing, Prior::Asked);
         match &record.known {
-            StepProgress::Asked(_) => Prior::Nothing,
+            StepProgress::Asked(_) => asked(),
             StepProgress::Started(_) => Prior::Begun,
-            StepProgress::Done(_) if kind == StepKind::Ask && !is_same() => Prior::Nothing,
+            StepProgress::Done(_) if kind == StepKind::Ask && !is_same() => asked(),
             StepProgress::Done(_) => Prior::Done,
         }
     }
@@ -646,21 +658,25 @@ struct StepLines<'a> {
 }
 
 impl StepLines<'_> {
-    fn append(&self, state: LineState, mut res: Option<RawJson>, judged: Option<RawJson>) -> Acknowledgement {
+    fn append(&self, state: LineState, mut res: Option<RawJson>, judged: Option<&RawJson>) -> Acknowledgement {
         let JournalSettings { by, blobs, .. } = &self.journal.settings;
-        let by = by.clone().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
-        let (k, req, mut blob) = (self.key.to_owned(), self.request.clone(), None);
+        let by = by.as_deref().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
+        let mut blob = None;
         let value = outlined(&mut res, &mut blob, blobs.as_ref());
-        let (parts, sent) = self.made_of.clone().unzip();
-        let line = JournalLine { k, kind: self.kind, state, req, res, at: now(), by, parts, sent, judged, blob };
-        self.writer.append(line_of(&line), value)
+        let (parts, sent) = self.made_of.as_ref().map(|(parts, sent)| (parts.as_str(), *sent)).unzip();
+        let (k, kind, req) = (self.key, self.kind, &*self.request);
+        let (res, blob) = (res.as_ref(), blob.as_deref());
+        let line = LineText { k, kind, state, req, res, at: now(), by, parts, sent, judged, blob };
+        let mut room = self.writer.room();
+        room.reserve(line.size());
+        self.writer.append(line_in(room, &line), value)
     }
 
-    async fn ran(&self, result: RawJson, judged: Option<RawJson>) -> Result<StepAnswer, Stop> {
+    async fn ran(&self, result: RawJson, judged: Option<&RawJson>) -> Result<StepAnswer, Stop> {
         self.done(result, judged).await.map(|()| StepAnswer::Ran)
     }
 
-    async fn done(&self, result: RawJson, judged: Option<RawJson>) -> Result<(), Stop> {
+    async fn done(&self, result: RawJson, judged: Option<&RawJson>) -> Result<(), Stop> {
         let written = self.append(LineState::Done, Some(result), judged);
         if self.kind == StepKind::Call && memchr::memchr_iter(b'/', self.key.as_bytes()).count() == 1 {
             self.journal.state().turns += 1;
@@ -794,29 +810,27 @@ fn all_of(mut file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
 }
 
 /// Lines from before the writer's time.
-fn append(file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = String>) -> io::Result<()> {
+fn append(file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
     write_lines(file, signer, lines, Durability::Synced)
 }
 
 fn write_lines(
     mut file: &File,
     signer: &mut Signer,
-    lines: impl IntoIterator<Item = String>,
+    lines: impl IntoIterator<Item = Vec<u8>>,
     durability: Durability,
 ) -> io::Result<()> {
-    let mut signed = String::new();
+    let mut signed = Vec::new();
     for line in lines {
-        signer.append(line, &mut signed);
+        signer.append(&line, &mut signed);
     }
-    file.write_all(signed.as_bytes())?;
+    file.write_all(&signed)?;
     if durability == Durability::Synced { file.sync_data() } else { Ok(()) }
 }
 
 /// What identifies a request, in half as many digits: nobody can choose a request so that it has the same ones.
 pub(super) fn identified(request: &RawJson) -> String {
-    let mut request = digest([request.get()]);
-    request.truncate(32);
-    request
+    short_digest([request.get()])
 }
 
 /// A file that nobody finds after a power cut is no journal. Some file systems cannot do it, and need not.
@@ -825,8 +839,18 @@ fn sync_directory_of(path: &Path) {
     let _ = File::open(directory).and_then(|directory| directory.sync_all());
 }
 
-fn line_of(line: &impl Serialize) -> String {
-    RawJson::of(line).in_one_line().get().to_owned()
+fn line_of(line: &impl Serialize) -> Vec<u8> {
+    line_in(Vec::new(), line)
+}
+
+/// The JSON of a line, in this room. Values of others may have line breaks, in JSON between tokens only.
+fn line_in(mut json: Vec<u8>, line: &impl Serialize) -> Vec<u8> {
+    serde_json::to_writer(&mut json, line).expect("plain values serialise");
+    let breaks: Vec<usize> = memchr::memchr2_iter(b'\n', b'\r', &json).collect();
+    for at in breaks {
+        json[at] = b' ';
+    }
+    json
 }
 
 /// Milliseconds since 1970.

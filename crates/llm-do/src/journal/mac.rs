@@ -182,6 +182,13 @@ pub fn sign(json: &mut String, mac: LineMac) {
     json.push_str(&format!("{MEMBER}{mac}\"}}"));
 }
 
+/// Ends a JSON object, whose brace is not there yet, with its mac.
+pub(super) fn close(mac: LineMac, line: &mut Vec<u8>) {
+    line.extend_from_slice(MEMBER.as_bytes());
+    line.extend_from_slice(hex(&mac.0).as_bytes());
+    line.extend_from_slice(b"\"}");
+}
+
 /// The key must be its owner's alone: one that others can read signs for them too.
 fn read(file: &Path) -> io::Result<[u8; 32]> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{} {what}", file.display()));

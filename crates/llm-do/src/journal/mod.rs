@@ -21,7 +21,7 @@ pub mod telling;
 mod writer;
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -114,6 +114,8 @@ impl StepValue for (RawJson, Vec<Content>) {
 pub enum Prior {
     /// The step was never begun.
     Nothing,
+    /// A person was asked something there, and not this, or has not answered it: what they were shown.
+    Asked(RawJson),
     /// It may or may not have happened.
     Begun,
     /// It has a result, which [`Journal::step`] gives.
@@ -194,7 +196,7 @@ impl StepKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// The record has another request under this key.
-    #[error("the {} `{key}` is not the one that was recorded", .kind.words())]
+    #[error("the input differs from the recorded one ({} `{key}`)", .kind.words())]
     Diverged {
         /// The key of the step.
         key: String,
@@ -451,7 +453,13 @@ impl StepPath {
     }
 
     fn below(&self, name: fmt::Arguments<'_>) -> Self {
-        let path = if self.path.is_empty() { name.to_string() } else { format!("{}/{name}", self.path) };
+        // Room for the names that the loop gives.
+        let mut path = String::with_capacity(self.path.len() + 16);
+        if !self.path.is_empty() {
+            path.push_str(&self.path);
+            path.push('/');
+        }
+        let _ = path.write_fmt(name);
         Self { engine: Arc::clone(&self.engine), path, suspension: self.suspension, named: Arc::default() }
     }
 }

@@ -46,35 +46,69 @@ impl LineState {
     }
 }
 
-/// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
-#[derive(Clone, Debug, Serialize)]
+/// A line about a step.
+#[derive(Clone, Debug)]
 pub struct JournalLine {
     pub k: String,
     pub kind: StepKind,
     pub state: LineState,
     /// A digest of the request.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub req: String,
     /// The result; of `started` and `asked` what a person is shown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub res: Option<RawJson>,
     /// Milliseconds since 1970.
     pub at: u64,
     /// Who answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The parts that a model request was made of, by the name of their line.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<String>,
     /// How many messages a model request sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
     /// How a call was judged. It stands in the first line of a step.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<RawJson>,
     /// The digest of `res`, if that is kept outside of the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
+}
+
+/// The same as it is written, without copies: `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct LineText<'a> {
+    pub k: &'a str,
+    pub kind: StepKind,
+    pub state: LineState,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub req: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub res: Option<&'a RawJson>,
+    pub at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blob: Option<&'a str>,
+}
+
+impl LineText<'_> {
+    /// About how many bytes it has: enough for nearly all.
+    pub(super) fn size(&self) -> usize {
+        let of_json = |json: Option<&RawJson>| json.map_or(0, |json| json.get().len());
+        256 + self.k.len() + of_json(self.res) + of_json(self.judged)
+    }
+}
+
+impl JournalLine {
+    /// As it is written.
+    pub(super) fn text(&self) -> LineText<'_> {
+        let Self { k, kind, state, req, res, at, by, parts, sent, judged, blob } = self;
+        let (by, parts, blob) = (by.as_deref(), parts.as_deref(), blob.as_deref());
+        let (res, judged) = (res.as_ref(), judged.as_ref());
+        LineText { k, kind: *kind, state: *state, req, res, at: *at, by, parts, sent: *sent, judged, blob }
+    }
 }
 
 /// What a run is, for whoever lists and shows runs without knowing what is run.
@@ -337,7 +371,7 @@ pub fn strangers_lines(lines: &[u8], values: ValueLookup<'_>) -> Result<ParsedLi
     }
     let is_kept = |(_, line): &NumberedLine| match line.kind {
         StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Call => true,
-        StepKind::Decide => line.k.ends_with("/input"),
+        StepKind::Decide => line.k.ends_with("/input") || is_said(&line.k),
         StepKind::Ask => line.state == LineState::Asked,
     };
     // How it was judged there is nothing that is known here.
@@ -513,7 +547,8 @@ impl JournalContents {
     /// The turns of the entry of which anything is recorded, in their order, each with whether it was finished.
     pub fn turns(&self) -> Vec<(u64, bool)> {
         let Some(entry) = self.entry() else { return Vec::new() };
-        let numbers: BTreeSet<u64> = self.records.keys().filter_map(|key| turn_number(entry, key)).collect();
+        let of_turns = self.records.keys().filter(|key| command_number(entry, key).is_none());
+        let numbers: BTreeSet<u64> = of_turns.filter_map(|key| turn_number(entry, key)).collect();
         numbers.into_iter().map(|number| (number, self.done(&format!("{entry}/t{number}")).is_some())).collect()
     }
 
@@ -555,7 +590,11 @@ impl JournalContents {
     /// Whether it stands beneath a call that is done, and so decides nothing any more. What stands beneath a model
     /// request are the calls that the reply asks for.
     pub(crate) fn is_settled(&self, key: &str) -> bool {
-        self.above(key).any(|(_, record)| record.kind.is_call() && matches!(record.known, StepProgress::Done(_)))
+        let is_done = |record: &JournalEntry| matches!(record.known, StepProgress::Done(_));
+        // A request that was answered needs no limit raised any more.
+        let request = limited_request(key).filter(|(_, step)| *step == LimitedStep::Request);
+        let request = request.and_then(|(request, _)| self.records.get(request));
+        request.is_some_and(is_done) || self.above(key).any(|(_, record)| record.kind.is_call() && is_done(record))
     }
 
     /// What a person is shown of the steps that may or may not have happened.
@@ -595,6 +634,27 @@ impl JournalContents {
     }
 }
 
+/// The key of the request that a question about a limit stands at, before it or before the calls of its reply. No tool and no
+/// code has such a key, whatever it is called.
+pub(crate) fn limited_request(key: &str) -> Option<(&str, LimitedStep)> {
+    let (request, name) = key.strip_suffix("/ask")?.rsplit_once('/')?;
+    let number = request.rsplit_once('/')?.1.strip_prefix('m')?;
+    let is_request = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let step = match name.split('.').next()? {
+        "limit" => LimitedStep::Request,
+        "calls" => LimitedStep::Calls,
+        _ => return None,
+    };
+    is_request.then_some((request, step))
+}
+
+/// What a question about a limit stands before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitedStep {
+    Request,
+    Calls,
+}
+
 impl RecordedSteps for JournalContents {
     fn result(&self, key: &str) -> Option<RawJson> {
         self.done(key).cloned()
@@ -611,10 +671,23 @@ pub fn turn_number(entry: &str, key: &str) -> Option<u64> {
     name.parse().ok().filter(|number: &u64| number.to_string() == name)
 }
 
-/// Whether a key is that of what was said in a turn of the entry. What was said in a conversation stands nowhere else.
+/// What a person may want of a conversation between two turns. It is recorded before the turn that comes next, under its
+/// number, and counted: `main/t3/undo.0`.
+const COMMANDS: [&str; 3] = ["undo", "model", "compact"];
+
+/// The number of the command before a turn of the entry that a key stands at or beneath.
+pub fn command_number(entry: &str, key: &str) -> Option<u64> {
+    turn_number(entry, key)?;
+    let (name, number) = key.strip_prefix(entry)?.split('/').nth(2)?.split_once('.')?;
+    number.parse().ok().filter(|_| COMMANDS.contains(&name))
+}
+
+/// Whether a key is that of what was said in a turn of the entry, or wanted before it. That stands nowhere else in the record
+/// of a conversation.
 fn is_said(key: &str) -> bool {
     let entry = key.split('/').next().unwrap_or_default();
-    key.ends_with("/input") && key.matches('/').count() == 2 && turn_number(entry, key).is_some()
+    let is_input = || key.ends_with("/input") && turn_number(entry, key).is_some();
+    key.matches('/').count() == 2 && (is_input() || command_number(entry, key).is_some())
 }
 
 /// The records beneath a key, all levels.
@@ -726,11 +799,11 @@ mod tests {
 
     /// The lines, each with its mac.
     fn signed(lines: &[&str]) -> Vec<u8> {
-        let (mut signer, mut text) = (Signer::after(LineMac::default(), Some(key())), String::new());
+        let (mut signer, mut text) = (Signer::after(LineMac::default(), Some(key())), Vec::new());
         for line in lines {
-            signer.append((*line).to_owned(), &mut text);
+            signer.append(line.as_bytes(), &mut text);
         }
-        text.into_bytes()
+        text
     }
 
     fn read(lines: &[&str]) -> Result<JournalContents, Damage> {

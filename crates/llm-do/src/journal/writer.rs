@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Stop;
 use super::blobs::Blobs;
 use super::file::Durability;
-use super::mac::{LineMac, SigningPurpose, StateKey, sign};
+use super::mac::{LineMac, SigningPurpose, StateKey, close};
 
 /// Ends each line with its mac.
 pub(super) struct Signer {
@@ -28,13 +28,16 @@ impl Signer {
     }
 
     /// Appends a line, which is a JSON object, to others.
-    pub(super) fn append(&mut self, mut json: String, lines: &mut String) {
-        if let (Some(key), Some(signed)) = (&self.key, json.strip_suffix('}')) {
-            self.last = key.next(SigningPurpose::Journal, self.last, signed.as_bytes());
-            sign(&mut json, self.last);
+    pub(super) fn append(&mut self, json: &[u8], lines: &mut Vec<u8>) {
+        match (&self.key, json.strip_suffix(b"}")) {
+            (Some(key), Some(signed)) => {
+                self.last = key.next(SigningPurpose::Journal, self.last, signed);
+                lines.extend_from_slice(signed);
+                close(self.last, lines);
+            }
+            _ => lines.extend_from_slice(json),
         }
-        lines.push_str(&json);
-        lines.push('\n');
+        lines.push(b'\n');
     }
 }
 
@@ -43,11 +46,34 @@ pub(super) struct Writer {
     /// Both are there until it is dropped.
     queue: Option<mpsc::Sender<QueuedLine>>,
     thread: Option<JoinHandle<()>>,
+    spare: Arc<SpareRoom>,
+}
+
+/// Room for lines that was used before. Memory that one thread takes and another gives back costs both more than a line.
+#[derive(Default)]
+struct SpareRoom(Mutex<Vec<Vec<u8>>>);
+
+impl SpareRoom {
+    /// More lines are hardly ever under way at once, and longer ones are rare.
+    const MOST: usize = 4;
+    const LARGEST: usize = 16 * 1024;
+
+    fn take(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut line: Vec<u8>) {
+        line.clear();
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < Self::MOST && line.capacity() <= Self::LARGEST {
+            spare.push(line);
+        }
+    }
 }
 
 struct QueuedLine {
     /// Empty if nothing is to be written, but all before it to be on the disk.
-    line: String,
+    line: Vec<u8>,
     /// A value that the line names: it is kept before the line is written.
     value: Option<NamedValue>,
     written: oneshot::Sender<Result<(), String>>,
@@ -82,13 +108,20 @@ impl Acknowledgement {
 impl Writer {
     pub(super) fn start(target: WriterTarget, signer: Signer) -> std::io::Result<Self> {
         let (queue, queued) = mpsc::channel();
-        let write = move || write(&target, signer, &queued);
+        let spare = Arc::new(SpareRoom::default());
+        let returned = Arc::clone(&spare);
+        let write = move || write(&target, signer, &queued, &returned);
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(write)?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { queue: Some(queue), thread: Some(thread), spare })
+    }
+
+    /// Room for a line, which comes back when it is written.
+    pub(super) fn room(&self) -> Vec<u8> {
+        self.spare.take()
     }
 
     /// Lines, which are JSON objects, are written in the order of these calls, each after the value that it names.
-    pub(super) fn append(&self, line: String, value: Option<NamedValue>) -> Acknowledgement {
+    pub(super) fn append(&self, line: Vec<u8>, value: Option<NamedValue>) -> Acknowledgement {
         let (written, acknowledged) = oneshot::channel();
         let sent = self.queue.as_ref().is_some_and(|queue| queue.send(QueuedLine { line, value, written }).is_ok());
         Acknowledgement(sent.then_some(acknowledged))
@@ -96,7 +129,7 @@ impl Writer {
 
     /// All lines until now are on the disk when this is acknowledged, whatever the durability of the others.
     pub(super) fn synced(&self) -> Acknowledgement {
-        self.append(String::new(), None)
+        self.append(Vec::new(), None)
     }
 }
 
@@ -111,24 +144,31 @@ impl Drop for Writer {
 }
 
 /// After a failure nothing is written any more: a line after a torn one would be damage.
-fn write(target: &WriterTarget, mut signer: Signer, queued: &mpsc::Receiver<QueuedLine>) {
-    let mut failure: Option<String> = None;
+fn write(target: &WriterTarget, mut signer: Signer, queued: &mpsc::Receiver<QueuedLine>, spare: &SpareRoom) {
+    let (mut failure, mut lines): (Option<String>, Vec<u8>) = (None, Vec::new());
     while let Ok(first) = queued.recv() {
         let mut batch: Vec<QueuedLine> = std::iter::once(first).chain(queued.try_iter()).collect();
         if failure.is_none() {
-            let written = write_batch(target, &mut signer, &mut batch);
+            let written = write_batch(target, &mut signer, &mut batch, &mut lines);
             failure = written.err().map(|error| format!("it cannot be written: {error}"));
         }
-        for QueuedLine { written, .. } in batch {
+        for QueuedLine { written, line, .. } in batch {
+            spare.give_back(line);
             // Who asked may have left.
             let _ = written.send(failure.clone().map_or(Ok(()), Err));
         }
     }
 }
 
-fn write_batch(target: &WriterTarget, signer: &mut Signer, batch: &mut [QueuedLine]) -> std::io::Result<()> {
+/// Writes what is queued; `lines` is where it is put together, the same room each time.
+fn write_batch(
+    target: &WriterTarget,
+    signer: &mut Signer,
+    batch: &mut [QueuedLine],
+    lines: &mut Vec<u8>,
+) -> std::io::Result<()> {
     let WriterTarget { file, durability, blobs } = target;
-    let mut lines = String::new();
+    lines.clear();
     let mut must_sync = *durability == Durability::Synced;
     for queued in batch {
         if let (Some(NamedValue { digest, json }), Some(blobs)) = (queued.value.take(), blobs) {
@@ -137,10 +177,10 @@ fn write_batch(target: &WriterTarget, signer: &mut Signer, batch: &mut [QueuedLi
         if queued.line.is_empty() {
             must_sync = true;
         } else {
-            signer.append(std::mem::take(&mut queued.line), &mut lines);
+            signer.append(&queued.line, lines);
         }
     }
     let mut file = file;
-    file.write_all(lines.as_bytes())?;
+    file.write_all(lines)?;
     if must_sync { file.sync_data() } else { Ok(()) }
 }

@@ -45,9 +45,59 @@ pub(crate) fn of_request(head: u64, history: &[Message], model: &ModelName) -> I
     }
 }
 
+/// More than a request with this history can have, found without looking at any text: no token is shorter than a byte. Files
+/// have no such bound.
+pub(crate) fn bound_of_request(head: u64, history: &[Message], model: &ModelName) -> Option<u64> {
+    let mut bound = 0;
+    for message in history.iter().rev() {
+        bound += most_of_message(message)?;
+        if let Message::Assistant(reply) = message
+            && is_counted(&reply.usage)
+            && is_of(reply, model)
+        {
+            return Some(bound + reply.usage.input_tokens);
+        }
+    }
+    Some(head + bound)
+}
+
+fn most_of_message(message: &Message) -> Option<u64> {
+    let content = |part: &Content| match part {
+        Content::Text { text } => Some(text.len()),
+        Content::Value { json } => Some(json.len()),
+        Content::Attachment(_) => None,
+    };
+    let result = |result: &ToolResult| match &result.outcome {
+        Ok(parts) => parts.iter().map(content).sum(),
+        Err(error) => Some(error.len()),
+    };
+    let bytes: Option<usize> = match message {
+        Message::User(message) => message.parts.iter().map(content).sum(),
+        Message::Tool(message) => message.parts.iter().map(result).sum(),
+        Message::Assistant(reply) => Some(reply.parts.iter().map(most_of_part).sum()),
+    };
+    bytes.map(|bytes| bytes as u64)
+}
+
+fn most_of_part(part: &ReplyPart) -> usize {
+    let length = |json: &Option<RawJson>| json.as_ref().map_or(0, |json| json.get().len());
+    match part {
+        ReplyPart::Text(part) | ReplyPart::Refusal(part) => part.text.len() + length(&part.private),
+        ReplyPart::Thinking(part) => part.text.len() + length(&part.private),
+        ReplyPart::ToolCall(call) => {
+            let arguments = match &call.arguments {
+                Arguments::Object(arguments) => arguments.get().len(),
+                Arguments::Malformed(text) => text.len(),
+            };
+            call.tool.len() + arguments + length(&call.private)
+        }
+        ReplyPart::ServerTool(part) => length(&part.private) + length(&part.input) + length(&part.output),
+    }
+}
+
 /// Whether the provider counted the input of one request: an estimate is no count, and the sum of two requests is not
 /// what went in with one.
-fn is_counted(usage: &Usage) -> bool {
+pub(crate) fn is_counted(usage: &Usage) -> bool {
     usage.input_tokens > 0 && usage.requests == 1 && usage.estimated == 0
 }
 
@@ -66,7 +116,7 @@ fn of_json(json: &RawJson) -> u64 {
     of_text(json.get())
 }
 
-fn of_message(message: &Message, model: &ModelName) -> u64 {
+pub(crate) fn of_message(message: &Message, model: &ModelName) -> u64 {
     let content = |parts: &[Content]| parts.iter().map(|part| of_content(part, model)).sum::<u64>();
     let result = |result: &ToolResult| match &result.outcome {
         Ok(parts) => content(parts),
@@ -210,6 +260,38 @@ mod tests {
         {
             assert_eq!(of_text(text), tokens, "{text}");
         }
+    }
+
+    #[test]
+    fn the_bound_is_never_below_the_estimate() {
+        let model = model("anthropic:m");
+        let results =
+            |outcome| Message::tool_results(vec![ToolResult { id: "i".into(), tool: "t".into(), outcome }; 2]);
+        let values = vec![Content::text("日本 and more"), Content::Value { json: r#"{"a":[1,2,3]}"#.into() }];
+        let messages = [
+            Message::user("a word"),
+            Message::user("äöü"),
+            reply("anthropic:m", "an answer", 0, 0),
+            reply("anthropic:m", "an answer that was counted", 700, 3),
+            reply("openai:m", "another's answer", 70, 3),
+            results(Ok(values)),
+            results(Err("it failed: 日本".into())),
+        ];
+        for from in 0..messages.len() {
+            for to in from..=messages.len() {
+                let history = &messages[from..to];
+                let bound = bound_of_request(11, history, &model).unwrap();
+                assert!(bound >= of_request(11, history, &model).tokens, "{history:?}");
+            }
+        }
+        let picture = Message::User(crate::message::UserMessage { parts: vec![png(10, 10)] });
+        assert_eq!(bound_of_request(11, std::slice::from_ref(&picture), &model), None);
+        let counted = [picture, messages[3].clone()];
+        assert_eq!(
+            bound_of_request(11, &counted, &model).map(|bound| bound > 700),
+            Some(true),
+            "its files are counted"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::meter::{Meter, RequestProgress};
-use super::protocol::{DecodeError, Decoder, Encoder, Protocol, Quirks};
+use super::protocol::{DecodeError, Decoder, Delta, ENDED_EARLY, Encoder, Protocol, Quirks};
 use super::provider::Provider;
 use super::thinking::thinks;
 use super::{Conversation, Fault, Head, Model, ModelError};
@@ -22,7 +22,7 @@ use crate::BoxFuture;
 use crate::escape::whole_characters;
 use crate::event::{EventKind, Events};
 use crate::http::frames::{EventStream, FRAME_LIMIT, Frame};
-use crate::http::{Body, Departure, HttpClient, HttpError, Pace, Request, Response};
+use crate::http::{Body, Departure, ExchangeStage, HttpClient, HttpError, Pace, Request, Response};
 use crate::message::{Message, Reply, ReplyPart, TextPart};
 use delta_filter::DeltaFilter;
 use given_ids::GivenIds;
@@ -66,6 +66,13 @@ pub enum Key {
     Unneeded,
     /// It is at hand.
     Secret(Secret),
+    /// It is at hand, in a variable: a provider that refuses it is reported with its name.
+    OfVariable {
+        /// The name of the variable.
+        variable: String,
+        /// What is in it.
+        secret: Secret,
+    },
     /// Obtained when it is first needed.
     Later(LaterKey),
     /// Nothing is sent; the error names the variables that could hold it.
@@ -146,6 +153,8 @@ pub struct Retries {
     pub longest_wait: Duration,
     /// A provider that asks for more is not waited for.
     pub longest_asked_wait: Duration,
+    /// Whether an answer of which listeners have heard text is asked for again, when it breaks off.
+    pub after_output: bool,
 }
 
 impl Retries {
@@ -155,6 +164,7 @@ impl Retries {
         first_wait: Duration::from_millis(500),
         longest_wait: Duration::from_secs(30),
         longest_asked_wait: Duration::from_mins(2),
+        after_output: true,
     };
 
     /// Between half and all of a doubling wait, so that many clients do not come back together.
@@ -234,7 +244,11 @@ impl Conversation for HttpConversation {
 
 impl From<HttpError> for ModelError {
     fn from(error: HttpError) -> Self {
-        let fault = Fault { message: error.to_string(), ..Fault::default() };
+        let message = match &error {
+            HttpError::Cut { stage: ExchangeStage::InAnswer, at, reason } => format!("{ENDED_EARLY}: {at}: {reason}"),
+            error => error.to_string(),
+        };
+        let fault = Fault { message, ..Fault::default() };
         let is_passing = error.is_worth_a_retry();
         match error {
             // It has the request, and perhaps works on it.
@@ -255,6 +269,17 @@ impl From<HttpError> for ModelError {
     }
 }
 
+/// Says how often an answer was asked for that never came whole.
+fn asked_in_vain(error: ModelError, times: u32) -> ModelError {
+    error.map_fault(|fault| match fault.message.strip_prefix(ENDED_EARLY) {
+        Some(rest) => {
+            let asked = if times == 1 { "asked once".to_owned() } else { format!("asked {times} times") };
+            Fault { message: format!("{ENDED_EARLY}, {asked}{rest}"), ..fault }
+        }
+        None => fault,
+    })
+}
+
 impl HttpConversation {
     async fn ask(&mut self, history: &[Message], meter: &mut dyn Meter, events: &Events) -> Result<Reply, ModelError> {
         if self.headers.is_empty() {
@@ -272,7 +297,13 @@ impl HttpConversation {
                 }
                 Err(error) => error,
             };
-            let wait = self.line.wait_after(error.clone(), &mut before)?;
+            if !self.line.exchange.retries.after_output && told.has_told_text() {
+                return Err(asked_in_vain(error, before.attempts + 1));
+            }
+            let wait = match self.line.wait_after(error.clone(), &mut before) {
+                Ok(wait) => wait,
+                Err(error) => return Err(asked_in_vain(error, before.attempts + 1)),
+            };
             if meter.failed(&error).is_err() {
                 return Err(error);
             }
@@ -342,7 +373,7 @@ impl ModelConnection {
         let endpoint = &self.exchange.endpoint;
         let key = match &endpoint.key {
             Key::Unneeded => None,
-            Key::Secret(secret) => Some(secret.0.as_str()),
+            Key::Secret(secret) | Key::OfVariable { secret, .. } => Some(secret.0.as_str()),
             Key::Later(later) => Some(later.obtain().await?.0.as_str()),
             Key::Missing { variables } => {
                 let message = format!("no key for `{}`: set {}", endpoint.provider, variables.join(" or "));
@@ -382,7 +413,7 @@ impl ModelConnection {
     /// There are servers that repeat a key to complain about it.
     fn without_key(&self, error: ModelError) -> ModelError {
         let key = match &self.exchange.endpoint.key {
-            Key::Secret(Secret(key)) => key,
+            Key::Secret(Secret(key)) | Key::OfVariable { secret: Secret(key), .. } => key,
             Key::Later(LaterKey(later)) => match later.0.get() {
                 Some(Secret(key)) => key,
                 None => return error,
@@ -390,7 +421,15 @@ impl ModelConnection {
             Key::Unneeded | Key::Missing { .. } => return error,
         };
         let hide = |text: String| if key.is_empty() { text } else { text.replace(key.as_str(), "[the key]") };
-        error.map_fault(|fault| Fault { message: hide(fault.message), kind: fault.kind.map(hide), ..fault })
+        let error =
+            error.map_fault(|fault| Fault { message: hide(fault.message), kind: fault.kind.map(hide), ..fault });
+        match (&self.exchange.endpoint.key, error) {
+            (Key::OfVariable { variable, .. }, ModelError::Authenticate(fault)) => {
+                let message = format!("with the key of {variable}: {}", fault.message);
+                ModelError::Authenticate(Fault { message, ..fault })
+            }
+            (_, error) => error,
+        }
     }
 
     async fn exchange(
@@ -446,10 +485,15 @@ impl ModelConnection {
         let mut growth = Growth { limit: self.exchange.http.content_timeout(), ..Growth::default() };
         let mut next = Some(start);
         while let Some(chunk) = next {
-            let ReplyReader { decoder: Some(decoder), told, .. } = &mut reading else { break };
+            let ReplyReader { decoder: Some(decoder), told, sent } = &mut reading else { break };
             let read = frames.push(&chunk, |Frame { event, data }| {
                 let data = &*whole_characters(data);
-                decoder.frame(Frame { event, data }, &mut |delta| told.tell(delta))
+                decoder.frame(Frame { event, data }, &mut |delta| {
+                    if let Delta::Text(text) = delta {
+                        sent.meter.hear(text);
+                    }
+                    told.tell(delta);
+                })
             });
             // While it is held the connection has to read on into a second buffer.
             drop(chunk);

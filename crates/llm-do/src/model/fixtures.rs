@@ -17,6 +17,7 @@ pub(crate) fn head(model: &str) -> Head {
         server_tools: Vec::new(),
         settings: ModelSettings::default(),
         output: None,
+        may_call: true,
         stream: true,
     }
 }

@@ -13,6 +13,9 @@ pub trait Meter: Send {
     /// How far the present sending has come. The last word counts, also of a sending that is dropped.
     fn note(&mut self, taken: RequestProgress);
 
+    /// The next piece of the answer's text has come.
+    fn hear(&mut self, text: &str);
+
     /// The present sending gave no reply, and another one is wished for: it is settled. An error if a limit leaves no room
     /// for another, whatever is waited for.
     fn failed(&mut self, error: &ModelError) -> Result<(), SendingRefusal>;
@@ -45,15 +48,19 @@ pub enum RequestProgress {
 pub struct SendingRefusal;
 
 /// Counts nothing and allows everything.
+#[cfg(any(test, feature = "internals"))]
 #[derive(Clone, Copy, Debug)]
 pub struct UnlimitedMeter;
 
+#[cfg(any(test, feature = "internals"))]
 impl Meter for UnlimitedMeter {
     fn longest_answer(&self) -> Option<u64> {
         None
     }
 
     fn note(&mut self, _: RequestProgress) {}
+
+    fn hear(&mut self, _: &str) {}
 
     fn failed(&mut self, _: &ModelError) -> Result<(), SendingRefusal> {
         Ok(())

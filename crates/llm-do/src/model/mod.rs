@@ -79,6 +79,8 @@ pub struct Head {
     pub instructions: String,
     /// The tools that the model may call.
     pub tools: Vec<ToolDeclaration>,
+    /// Whether it may call them now. They are declared all the same: providers want them beside a history of calls.
+    pub may_call: bool,
     /// The tools that the provider may run itself.
     pub server_tools: Vec<ServerTool>,
     /// Settings of the model.

@@ -27,6 +27,16 @@ impl ModelName {
         }
         Ok(Self { provider: usual(provider).to_owned(), model: model.to_owned() })
     }
+
+    /// That of an agent for which none was chosen: no text is parsed to it.
+    pub(crate) fn none() -> Self {
+        Self { provider: String::new(), model: String::new() }
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_none(&self) -> bool {
+        self.provider.is_empty()
+    }
 }
 
 /// Providers that others know by another name.
@@ -101,12 +111,17 @@ pub struct ModelChoices {
     pub option: Option<String>,
     /// For one agent each, whatever its file says.
     pub overrides: BTreeMap<String, ModelName>,
+    /// For the agent that a run starts with, whatever its file says, and for every agent whose file names none. It is a
+    /// mistake if no agent uses it.
+    pub required: Option<ModelName>,
+    /// For every agent, whatever its file says.
+    pub all: Option<ModelName>,
     /// Stands for the model of every agent whose file names none, where none of them is asked.
     pub unasked: Option<ModelName>,
-    /// For every agent whose file names none. It is a mistake if no agent uses it.
-    pub required: Option<ModelName>,
-    /// For the same agents; the first of these decides. It is no mistake if no agent uses them.
+    /// For agents whose files name none; the first of these decides. It is no mistake if no agent uses them.
     pub fallbacks: Vec<ModelFallback>,
+    /// Whether an agent may be without a model. Such a one has a name without a provider, and whoever looks on is told.
+    pub may_be_open: bool,
     /// The texts of scripts that these choices name as `scripted:FILE`, by file.
     pub scripts: BTreeMap<String, String>,
     /// Providers of the user's configuration.
@@ -135,6 +150,13 @@ pub struct CustomProvider {
     pub key_variable: Option<String>,
 }
 
+/// Whether a run starts with an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentPlace {
+    Entry,
+    Elsewhere,
+}
+
 /// A chosen model and what decided.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ChosenModel {
@@ -146,9 +168,10 @@ pub(crate) struct ChosenModel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChosenBy {
     Override,
+    Required,
+    All,
     File,
     Unasked,
-    Required,
     /// One of the fallbacks, by its label.
     Fallback {
         label: String,
@@ -188,25 +211,30 @@ impl ModelChoices {
         }
     }
 
-    /// An override beats the file, the file beats the fallbacks; `compatible` judges only fallbacks.
+    /// What is chosen for this run beats the file, the file beats the fallbacks. `compatible` judges what was not chosen
+    /// for this agent alone.
     pub(crate) fn choose(
         &self,
         agent: &str,
+        place: AgentPlace,
         file: Option<&ModelName>,
         compatible: Option<&[ModelPattern]>,
     ) -> Result<ChosenModel, ChoiceError> {
-        let fixed = [
+        let required = self.required.as_ref().filter(|_| place == AgentPlace::Entry || file.is_none());
+        let candidates = [
             (self.overrides.get(agent), ChosenBy::Override),
+            (required, ChosenBy::Required),
+            (self.all.as_ref(), ChosenBy::All),
             (file, ChosenBy::File),
             (self.unasked.as_ref(), ChosenBy::Unasked),
         ];
-        if let Some(choice) = first(fixed) {
-            return Ok(choice);
-        }
-        let required = [(self.required.as_ref(), ChosenBy::Required)];
-        let choice = first(required).or_else(|| self.fallback()).ok_or(ChoiceError::NoModel)?;
+        let choice = first(candidates).or_else(|| self.fallback()).ok_or(ChoiceError::NoModel)?;
+        let is_judged = match choice.by {
+            ChosenBy::Required | ChosenBy::All | ChosenBy::Fallback { .. } => true,
+            ChosenBy::Override | ChosenBy::File | ChosenBy::Unasked => false,
+        };
         match compatible {
-            Some(patterns) if !patterns.iter().any(|pattern| pattern.matches(&choice.model)) => {
+            Some(patterns) if is_judged && !patterns.iter().any(|pattern| pattern.matches(&choice.model)) => {
                 Err(ChoiceError::Incompatible(choice))
             }
             Some(_) | None => Ok(choice),
@@ -278,34 +306,47 @@ mod tests {
         let name = |text| Some(ModelName::parse(text).unwrap());
         let fallback = |text| ModelFallback { model: ModelName::parse(text).unwrap(), label: text.to_owned() };
         let mut choices = ModelChoices { fallbacks: vec![fallback("a:second")], ..ModelChoices::default() };
-        let chosen = |choices: &ModelChoices, file| {
-            choices.choose("main", name(file).filter(|_| file != "a:none").as_ref(), None).unwrap().model.model
+        let chosen_at = |choices: &ModelChoices, place, file| {
+            choices.choose("main", place, name(file).filter(|_| file != "a:none").as_ref(), None).unwrap().model.model
         };
+        let chosen = |choices: &ModelChoices, file| chosen_at(choices, AgentPlace::Elsewhere, file);
         assert_eq!(chosen(&choices, "a:none"), "second");
         choices.fallbacks.insert(0, fallback("a:first"));
         assert_eq!(chosen(&choices, "a:none"), "first");
-        let by = choices.choose("main", None, None).unwrap().by;
+        let by = choices.choose("main", AgentPlace::Entry, None, None).unwrap().by;
         assert_eq!(by, ChosenBy::Fallback { label: "a:first".to_owned() });
-        choices.required = name("a:required");
-        assert_eq!(chosen(&choices, "a:none"), "required");
         choices.unasked = name("a:unasked");
         assert_eq!(chosen(&choices, "a:none"), "unasked");
         assert_eq!(chosen(&choices, "a:file"), "file");
+        choices.all = name("a:all");
+        assert_eq!(chosen(&choices, "a:none"), "all");
+        assert_eq!(chosen(&choices, "a:file"), "all");
+        choices.required = name("a:required");
+        assert_eq!(chosen(&choices, "a:none"), "required");
+        assert_eq!(chosen(&choices, "a:file"), "all", "it is not where the run starts");
+        assert_eq!(chosen_at(&choices, AgentPlace::Entry, "a:file"), "required");
         choices.overrides.insert("main".into(), name("a:override").unwrap());
         assert_eq!(chosen(&choices, "a:file"), "override");
-        assert_eq!(ModelChoices::default().choose("main", None, None), Err(ChoiceError::NoModel));
+        let nothing = ModelChoices::default().choose("main", AgentPlace::Entry, None, None);
+        assert_eq!(nothing, Err(ChoiceError::NoModel));
     }
 
     #[test]
-    fn compatible_models_judge_only_fallbacks() {
+    fn compatible_models_judge_what_was_not_chosen_for_the_agent_alone() {
         let name = |text| ModelName::parse(text).unwrap();
         let patterns = [ModelPattern::parse("anthropic:*").unwrap()];
-        let mut choices = ModelChoices { required: Some(name("openai:gpt")), ..ModelChoices::default() };
-        assert!(matches!(choices.choose("main", None, Some(&patterns)), Err(ChoiceError::Incompatible(_))));
-        choices.overrides.insert("main".into(), name("openai:gpt"));
-        assert!(choices.choose("main", None, Some(&patterns)).is_ok());
-        choices.overrides.clear();
-        choices.required = Some(name("anthropic:claude"));
-        assert!(choices.choose("main", None, Some(&patterns)).is_ok());
+        let file = name("anthropic:claude");
+        let judged = |choices: &ModelChoices, file| choices.choose("main", AgentPlace::Entry, file, Some(&patterns));
+        let required = ModelChoices { required: Some(name("openai:gpt")), ..ModelChoices::default() };
+        let all = ModelChoices { all: Some(name("openai:gpt")), ..ModelChoices::default() };
+        for mut choices in [required, all] {
+            for file in [None, Some(&file)] {
+                assert!(matches!(judged(&choices, file), Err(ChoiceError::Incompatible(_))), "{choices:?}");
+            }
+            choices.overrides.insert("main".into(), name("openai:gpt"));
+            assert!(judged(&choices, None).is_ok());
+        }
+        let choices = ModelChoices { required: Some(name("anthropic:claude")), ..ModelChoices::default() };
+        assert!(judged(&choices, None).is_ok());
     }
 }

@@ -153,11 +153,14 @@ impl From<FrameTooLong> for DecodeError {
     }
 }
 
+/// How the words about an answer begin that was not whole: by them it is told from a provider that gave none.
+pub(crate) const ENDED_EARLY: &str = "the connection ended early";
+
 impl From<DecodeError> for ModelError {
     fn from(error: DecodeError) -> Self {
         let fault = |message: String| Fault { message, ..Fault::default() };
         match error {
-            DecodeError::Cut => Self::Wait(fault(error.to_string())),
+            DecodeError::Cut => Self::Wait(fault(ENDED_EARLY.to_owned())),
             DecodeError::Malformed(reason) => Self::Garbled(fault(reason)),
             DecodeError::Reported(error) => error,
         }

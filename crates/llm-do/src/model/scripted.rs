@@ -36,8 +36,8 @@ use crate::syntax::claim::Bearing::Neutral;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Sources, Span};
 use crate::syntax::table::Repeats::Allowed;
 use crate::syntax::table::Shape::{AnyOf, AnyText, Integer, JsonObject, List, Map, Name, Object, OneOf, Text};
-use crate::syntax::table::{Fields, Table, optional};
-use crate::syntax::tree::{self, Node, NodeKind};
+use crate::syntax::table::{Fields, Reading, Table, optional};
+use crate::syntax::tree::{self, Language, Node, NodeKind};
 
 /// The file that a worker file's `model: scripted:FILE` names.
 pub(crate) fn script_of(model: &Located<String>) -> Option<Located<String>> {
@@ -151,12 +151,12 @@ impl Script {
             return None;
         };
         let NodeKind::List(rules) = &node.kind else {
-            let fact = format!("a script is a list of rules, not {}", node.describe());
+            let fact = format!("a script is a list of rules, not {}", node.describe(Language::Yaml));
             problems.push(Diagnostic::error(node.span, fact).hint("start each rule with `- `"));
             return None;
         };
         let rules = rules.iter().filter_map(|rule| {
-            let good = RULE.check(rule, problems);
+            let good = RULE.check(rule, Reading::yaml("main"), problems);
             let rule = ScriptRule::read(&RULE.fields(rule), problems);
             rule.filter(|_| good)
         });
@@ -245,7 +245,11 @@ impl<'a> NewestMessage<'a> {
     fn of(history: &'a [Message]) -> Self {
         let round = history.iter().filter(|message| matches!(message, Message::Assistant(_))).count() as u64 + 1;
         let (text, tools) = match history.last() {
-            Some(Message::User(message)) => (Content::shown(&message.parts), Vec::new()),
+            // A script answers what was said, and not what is told of the turn before.
+            Some(Message::User(message)) => match message.parts.as_slice() {
+                [told, said @ ..] if told.is_interruption() => (Content::shown(said), Vec::new()),
+                said => (Content::shown(said), Vec::new()),
+            },
             Some(Message::Tool(message)) => {
                 let texts = message.parts.iter().map(|result| match &result.outcome {
                     Ok(parts) => Content::shown(parts),
@@ -422,6 +426,7 @@ mod tests {
             server_tools: Vec::new(),
             settings: ModelSettings::default(),
             output: None,
+            may_call: true,
             stream: true,
         };
         Acting { script, head }.act(history)

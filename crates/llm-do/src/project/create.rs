@@ -400,7 +400,7 @@ fn rendered(spec: &WorkerSpec) -> Result<String, CreateError> {
 
 fn parse(path: &Path, text: &str) -> Option<WorkerFile> {
     let mut problems = Diagnostics::default();
-    let worker = worker::parse(no_file(), text, Format::of(path)?, &mut problems)?;
+    let worker = worker::parse(no_file(), "main", text, Format::of(path)?, &mut problems)?;
     (!problems.has_errors()).then_some(worker)
 }
 

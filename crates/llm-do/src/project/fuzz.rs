@@ -28,7 +28,7 @@ pub fn worker(bytes: &[u8]) {
     for format in [Format::FrontMatter, Format::Yaml] {
         let (sources, file) = source(text);
         let mut problems = Diagnostics::default();
-        let worker = worker::parse(file, text, format, &mut problems);
+        let worker = worker::parse(file, "fuzzed", text, format, &mut problems);
         check_places(text, &problems);
         assert!(worker.is_some() || problems.has_errors(), "no worker, and nobody said why");
         if let Some(worker) = worker.as_ref().filter(|_| !problems.has_errors()) {
@@ -45,7 +45,7 @@ pub fn check_round_trip(worker: &WorkerFile) {
         let text = render(worker, format);
         let (_, file) = source(&text);
         let mut problems = Diagnostics::default();
-        let read = worker::parse(file, &text, format, &mut problems);
+        let read = worker::parse(file, "fuzzed", &text, format, &mut problems);
         assert!(!problems.has_errors(), "{problems:?} in\n{text}");
         // What needs trust is made from the keys as they are written, so a worker that was never written has none of it.
         let read = read.map(|read| WorkerFile { claims: worker.claims.clone(), ..read });

@@ -6,6 +6,7 @@ mod created;
 mod namespace;
 mod prompt;
 mod protected;
+mod schema_mistakes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use super::programs::RuleProgram;
 use super::trust::TrustedProgram;
 use super::{AgentSpec, Code, Entry, EntryFunction, Fallback, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
-use crate::model::name::{ChosenBy, ModelChoices, ModelName};
+use crate::model::name::{AgentPlace, ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
 use crate::model::scripted::Script;
 use crate::remedy::{Remedy, Wording};
@@ -82,6 +83,12 @@ struct Linker<'a> {
     creates_agents: bool,
     /// Scripts that the user named, `None` if they have mistakes.
     scripts: BTreeMap<String, Option<Arc<Script>>>,
+    /// The agent that a run starts with.
+    entry_agent: Option<String>,
+    /// Models that were chosen in place of those that files name, in words.
+    replaced_models: Vec<String>,
+    /// Agents for which no model was chosen.
+    without_model: Vec<String>,
 }
 
 impl<'a> Linker<'a> {
@@ -97,6 +104,9 @@ impl<'a> Linker<'a> {
             refused_choices: BTreeSet::new(),
             creates_agents: false,
             scripts: BTreeMap::new(),
+            entry_agent: None,
+            replaced_models: Vec::new(),
+            without_model: Vec::new(),
         }
     }
 
@@ -107,19 +117,23 @@ impl<'a> Linker<'a> {
         self.index_agents();
         let namespace = Namespace::new(self);
         self.creates_agents = self.creates_agents(&namespace);
+        let entry = self.entry(entry);
+        if let Some(Entry::Agent(name)) = &entry {
+            self.entry_agent = Some(name.clone());
+        }
         let mut agents: BTreeMap<String, Arc<AgentSpec>> = BTreeMap::new();
         for (name, loaded) in self.agents.clone() {
             if let Some(spec) = self.agent(loaded, &namespace) {
                 agents.insert(name.to_owned(), Arc::new(spec));
             }
         }
-        let entry = self.entry(entry);
         let manifest = self.manifest();
         let policy = self.policy(manifest.map(|manifest| &manifest.runtime));
         self.check_environment(manifest);
         self.check_choices();
         self.check_python_providers();
         self.note_missing_keys();
+        self.note_models();
         Some(Program {
             root: self.project.root.clone(),
             shown_root: self.project.shown_root.clone(),
@@ -142,6 +156,8 @@ impl<'a> Linker<'a> {
             registry: self.project.registry.clone(),
             wording: Wording::default(),
             fallback: self.fallback(),
+            replaced_models: std::mem::take(&mut self.replaced_models),
+            without_model: std::mem::take(&mut self.without_model),
         })
     }
 
@@ -151,7 +167,7 @@ impl<'a> Linker<'a> {
         if !self.creates_agents && self.project.generated.is_empty() && !self.agents.values().any(is_created) {
             return None;
         }
-        let model = self.models.choose("", None, None).ok()?.model;
+        let model = self.models.choose("", AgentPlace::Elsewhere, None, None).ok()?.model;
         let script = match model.provider.as_str() {
             "scripted" => Some(self.chosen_script(&model.model)?),
             _ => None,
@@ -424,9 +440,24 @@ impl<'a> Linker<'a> {
             && !self.problems.has_errors()
         {
             let agent = self.agents.keys().next().copied().unwrap_or("AGENT");
-            let fact = format!("no agent uses the model `{model}`: each file names its own");
+            let fact = format!("no agent uses the model `{model}`: each has its own");
             let remedy = Remedy::OverrideModel { agent: agent.to_owned(), model: model.to_string() };
             self.problems.push(Diagnostic::error(DiagnosticPlace::Outside, fact).hint(remedy));
+        }
+    }
+
+    /// Which model is asked is no secret of a flag, and without one there is nobody to ask.
+    fn note_models(&mut self) {
+        for fact in &self.replaced_models {
+            self.problems.push(Diagnostic::note(DiagnosticPlace::Outside, fact.clone()));
+        }
+        let (shown, more) = self.without_model.split_at(self.without_model.len().min(5));
+        if !shown.is_empty() {
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            let verb = if self.without_model.len() == 1 { "has" } else { "have" };
+            let fact = format!("{}{more} {verb} no model yet", shown.join(", "));
+            let note = Diagnostic::note(DiagnosticPlace::Outside, fact);
+            self.problems.push(note.hint(Remedy::ChooseFirstModel));
         }
     }
 

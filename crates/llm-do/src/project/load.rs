@@ -16,6 +16,7 @@ use crate::beneath::{self, FileOpenError};
 use crate::escape::visible_start;
 use crate::model::scripted;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Severity, Sources};
+use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
@@ -95,7 +96,7 @@ impl Project {
         let sources = Arc::get_mut(&mut self.sources).expect("a project that is not linked yet is the only owner");
         let id = sources.add(path.to_owned(), text.to_owned());
         let mut problems = Diagnostics::default();
-        match worker::parse(id, text, format, &mut problems) {
+        match worker::parse(id, &stem_of(path), text, format, &mut problems) {
             Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker }),
             None => drop(path.file_stem().map(|stem| self.broken.insert(stem.to_string_lossy().into_owned()))),
         }
@@ -161,8 +162,8 @@ enum ProjectFileError {
     Unopened(#[from] FileOpenError),
     #[error("larger than {LARGEST_FILE} bytes")]
     TooLarge,
-    #[error("not UTF-8 (the first bad byte is at {0})")]
-    NotText(usize),
+    #[error("not UTF-8: line {line}, column {column}")]
+    NotText { line: usize, column: usize },
 }
 
 impl From<io::Error> for ProjectFileError {
@@ -206,8 +207,10 @@ impl Loader {
             return self.finish(Layout::Unreadable, BTreeMap::new(), Code::Absent);
         };
         for listed in &manifest.worker_files {
-            if let Some(path) = self.beneath(Path::new(""), listed) {
-                self.add_worker(&path, DiagnosticPlace::At(listed.span));
+            match self.beneath(Path::new(""), listed) {
+                Some(path) => self.add_worker(&path, DiagnosticPlace::At(listed.span)),
+                // What it would have defined is not missing too.
+                None => self.broken.extend([stem_of(Path::new(&listed.value))]),
             }
         }
         for listed in &manifest.python_files {
@@ -240,16 +243,53 @@ impl Loader {
         }
         let generated = self.generated(Path::new(DEFAULT_GENERATED_DIR));
         if files.is_empty() && generated.is_empty() && self.closed.is_empty() {
-            let place = DiagnosticPlace::Path(self.root.clone());
-            self.problems.push(
-                Diagnostic::error(place, "neither a manifest nor worker files in this directory")
-                    .hint(Remedy::NewProject),
-            );
+            self.note_no_files();
         }
         for file in files {
             self.add_worker(&file, DiagnosticPlace::Path(self.root.join(&file)));
         }
         self.finish(Layout::Directory, generated, Code::Absent)
+    }
+
+    /// Says that there is nothing to run here, and what nearly is.
+    fn note_no_files(&mut self) {
+        let fact = "neither a manifest nor worker files in this directory";
+        let ends = |path: &Path, endings: &[&str]| {
+            let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+            ending.is_some_and(|ending| endings.contains(&ending.as_str()))
+        };
+        let is_near = |kind: FileType, path: &Path| kind.is_file() && ends(path, &["worker", "agent", "md"]);
+        let near = self.names_in(Path::new(""), is_near);
+        let misspelled = near.iter().find(|path| !ends(path, &["md"]));
+        let (place, hint) = match misspelled.or(near.first()) {
+            None => (self.root.clone(), Remedy::NewProject),
+            Some(path) => {
+                let (saw, stem) = (path.display(), stem_of(path));
+                let hint = if misspelled.is_some() {
+                    format!("saw `{saw}`: worker files end in `.worker`")
+                } else {
+                    format!("saw `{saw}`: name it in `worker_files`, or rename it to `{stem}.worker`")
+                };
+                (shown_beneath(&self.root, path), hint.into())
+            }
+        };
+        self.problems.push(Diagnostic::error(DiagnosticPlace::Path(place), fact).hint(hint));
+    }
+
+    /// What was meant by a file that is not there: another one beside it, or one that has yet to be written.
+    fn instead_of(&mut self, path: &Path) -> Option<Remedy> {
+        let ending = path.extension()?.to_owned();
+        let is_worker = Format::of(path).is_some();
+        let is_like = |kind: FileType, other: &Path| {
+            kind.is_file() && (other.extension() == Some(&ending) || (is_worker && Format::of(other).is_some()))
+        };
+        let beside = self.names_in(path.parent().unwrap_or(Path::new("")), is_like);
+        let names: Vec<String> = beside.iter().map(|path| path.display().to_string()).collect();
+        let what = if is_worker { "worker files" } else { "files" };
+        if names.is_empty() {
+            return is_worker.then(|| Remedy::NewWorkerFile { name: stem_of(path) });
+        }
+        Some(names::instead(&path.display().to_string(), what, names.iter().map(String::as_str)).into())
     }
 
     fn finish(mut self, layout: Layout, generated: BTreeMap<String, PathBuf>, code: Code) -> Project {
@@ -292,14 +332,18 @@ impl Loader {
 
     fn unreadable(&mut self, place: DiagnosticPlace, path: &str, reason: &ProjectFileError) {
         let problem = Diagnostic::error(place, format!("`{}`: {reason}", visible_start(path, 120)));
-        self.problems.push(match reason {
+        let problem = match reason {
             ProjectFileError::Unopened(FileOpenError::Outside) => {
                 problem.hint("paths are relative to their file and stay inside the project root")
             }
-            ProjectFileError::NotText(_) => problem.hint("project files are UTF-8 text"),
-            ProjectFileError::Unopened(FileOpenError::Missing | FileOpenError::NotRegular | FileOpenError::Io(_))
+            ProjectFileError::NotText { .. } => problem.hint("save the file as UTF-8"),
+            ProjectFileError::Unopened(FileOpenError::Missing) => {
+                problem.maybe_remedy(self.instead_of(Path::new(path)))
+            }
+            ProjectFileError::Unopened(FileOpenError::NotRegular | FileOpenError::Io(_))
             | ProjectFileError::TooLarge => problem,
-        });
+        };
+        self.problems.push(problem);
     }
 
     fn read(&self, path: &Path) -> Result<String, ProjectFileError> {
@@ -307,7 +351,11 @@ impl Loader {
         if bytes.len() > LARGEST_FILE {
             return Err(ProjectFileError::TooLarge);
         }
-        String::from_utf8(bytes).map_err(|error| ProjectFileError::NotText(error.utf8_error().valid_up_to()))
+        String::from_utf8(bytes).map_err(|error| {
+            let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+            let column = good.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+            ProjectFileError::NotText { line: good.matches('\n').count() + 1, column }
+        })
     }
 
     fn add_source(&mut self, path: &Path, place: DiagnosticPlace) -> Option<FileId> {
@@ -321,11 +369,12 @@ impl Loader {
     }
 
     fn add_worker(&mut self, path: &Path, place: DiagnosticPlace) {
-        match Format::of(path) {
+        match Format::of(path).or_else(|| Format::of_markdown(path)) {
             Some(format) => self.add_worker_as(path, format, place),
             None => {
+                self.broken.extend([stem_of(path)]);
                 let fact = format!("`{}` is not a worker file", visible_start(&path.display().to_string(), 120));
-                let hint = "worker files end in `.worker`, `.agent`, `.yaml` or `.yml`";
+                let hint = "worker files end in `.worker`, `.agent`, `.md`, `.yaml` or `.yml`";
                 self.problems.push(Diagnostic::error(place, fact).hint(hint));
             }
         }
@@ -334,7 +383,8 @@ impl Loader {
     fn add_worker_as(&mut self, path: &Path, format: Format, place: DiagnosticPlace) {
         let worker = self.add_source(path, place).and_then(|file| {
             let mut problems = Diagnostics::default();
-            let worker = worker::parse(file, &self.sources.get(file).text, format, &mut problems);
+            let text = &self.sources.get(file).text;
+            let worker = worker::parse(file, &stem_of(path), text, format, &mut problems);
             self.problems.extend(problems);
             worker
         });
@@ -396,7 +446,7 @@ impl Loader {
             Ok(_) => FileOpenError::NotRegular.into(),
             Err(reason) => reason,
         };
-        self.unreadable(DiagnosticPlace::At(listed.span), &listed.value, &reason);
+        self.unreadable(DiagnosticPlace::At(listed.span), &path.display().to_string(), &reason);
     }
 
     /// Agents that earlier runs created. They are not linked, so what is wrong with them is no error here.
@@ -428,7 +478,7 @@ impl Loader {
         let mut problems = Diagnostics::default();
         let file = Sources::default().add(path.to_owned(), String::new());
         let format = Format::of(path).unwrap_or(Format::FrontMatter);
-        match worker::parse(file, &text, format, &mut problems) {
+        match worker::parse(file, &stem_of(path), &text, format, &mut problems) {
             Some(worker) if !problems.has_errors() => Ok(worker),
             Some(_) | None => {
                 let mistake = problems.iter().find(|problem| problem.severity == Severity::Error);
@@ -490,7 +540,13 @@ impl Loader {
     }
 }
 
+/// What an agent of a file would be called.
+fn stem_of(path: &Path) -> String {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| is_name(stem));
+    stem.unwrap_or("main").to_owned()
+}
+
 /// As people wrote it: no `./` in front of everything.
-fn shown_beneath(root: &Path, path: &Path) -> PathBuf {
+pub(super) fn shown_beneath(root: &Path, path: &Path) -> PathBuf {
     if root == Path::new(".") { path.to_owned() } else { root.join(path) }
 }

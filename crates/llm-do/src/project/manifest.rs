@@ -19,7 +19,7 @@ use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Constant, Count, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
 };
-use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required};
+use crate::syntax::table::{Fields, Reading, Shape, Table, is_name, is_variable, not_a_name, optional, required};
 use crate::syntax::tree::{self, Node, NodeKind};
 use crate::tools::Nesting;
 use crate::tools::approval::{ApprovalMode, Rule};
@@ -134,6 +134,7 @@ const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
 pub(crate) const MANIFEST: Table = Table {
     what: "the manifest",
     keys: &[
+        optional("$schema", AnyText, Neutral, "where editors find the schema of this file"),
         required("version", Constant(1), Neutral, "the version of this format"),
         required("entry", Object(&ENTRY), Inside, "where a run starts"),
         optional("worker_files", PATHS, Neutral, "worker files, relative to the manifest").or(&["agent_files"]),
@@ -305,7 +306,7 @@ pub(crate) fn of_values(file: FileId, text: &str, problems: &mut Diagnostics) ->
 
 fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<(Manifest, Span)> {
     let node = tree::parse_json(tree::Text::whole(file, text), problems)?;
-    MANIFEST.check(&node, problems);
+    MANIFEST.check(&node, Reading::JSON, problems);
     if !matches!(node.kind, NodeKind::Map(_)) {
         return None;
     }
@@ -409,7 +410,7 @@ fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
     let node = tree::parse_json(tree::Text::whole(file, json), &mut problems);
     let name = Located { value: "of Python".to_owned(), span: Span { file, start: 0, end: 0 } };
     let definition = node.map(|node| {
-        TOOLSET.check(&node, &mut problems);
+        TOOLSET.check(&node, Reading::JSON, &mut problems);
         definition(&name, &node, &mut problems)
     });
     if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error) {
@@ -522,8 +523,7 @@ fn named_roots(fields: &Fields<'_>, node: &Node, problems: &mut Diagnostics) -> 
 
 fn check_name(name: &Located<String>, problems: &mut Diagnostics) {
     if !is_name(&name.value) {
-        let fact = format!("`{}` is not a name", visible_start(&name.value, 80));
-        problems.push(Diagnostic::error(name.span, fact).hint("names have 1 to 64 letters, digits, `_` or `-`"));
+        problems.push(not_a_name(&name.value, name.span));
     }
 }
 

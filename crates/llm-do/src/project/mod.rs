@@ -7,6 +7,8 @@ pub mod fingerprint;
 #[doc(hidden)]
 #[cfg(any(test, feature = "internals"))]
 pub mod fuzz;
+#[cfg(feature = "front-end")]
+mod inspect;
 #[cfg(test)]
 mod key_rows;
 mod limit;
@@ -19,6 +21,8 @@ mod python;
 pub mod reach;
 #[cfg(feature = "front-end")]
 pub mod schema;
+#[cfg(feature = "front-end")]
+pub(crate) mod settings;
 pub mod trust;
 pub mod worker;
 
@@ -47,7 +51,8 @@ use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
 use programs::RuleProgram;
 use worker::WorkerFile;
 
-pub use limit::{Limit, Limits};
+pub(crate) use limit::Limit;
+pub use limit::{Limits, OnLimit};
 
 /// A project as its files describe it, mistakes included: [`Project::link`] reports them with its own.
 #[derive(Debug)]
@@ -182,6 +187,10 @@ pub struct Program {
     pub wording: Wording,
     /// The user's choice of a model for created agents that name none; absent if there can be none.
     pub fallback: Option<Fallback>,
+    /// Models that were chosen in place of those that files name, in words: whoever starts a run tells of them.
+    pub replaced_models: Vec<String>,
+    /// Agents for which no model was chosen. Such a program can be looked at; it is not to be run.
+    pub without_model: Vec<String>,
 }
 
 impl Program {
@@ -337,6 +346,8 @@ pub struct AgentSpec {
     pub instructions: String,
     /// The model that it asks.
     pub model: ModelName,
+    /// The models that its file is compatible with, if it says so.
+    pub compatible_models: Option<Vec<String>>,
     /// What a scripted model follows.
     pub script: Option<Arc<Script>>,
     /// What it takes.
@@ -359,10 +370,27 @@ pub struct AgentSpec {
     pub settings: ModelSettings,
     /// What each of its calls may spend.
     pub limits: Limits,
+    /// What becomes of a conversation that grows towards the window of its model.
+    pub context: ContextSettings,
     /// Which files it takes.
     pub attachment_policy: AttachmentPolicy,
     /// Whether tools may never overwrite its file.
     pub locked: bool,
+}
+
+/// What becomes of a conversation that grows towards the window of its model; what is `None` is as usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ContextSettings {
+    /// Nothing is left out of requests.
+    pub is_off: bool,
+    /// How many tokens the model takes, with its answer.
+    pub window: Option<u64>,
+    /// From this share of the window on old results are cleared.
+    pub clear_at: Option<f64>,
+    /// From this share of the window on old turns are summarised.
+    pub summarise_at: Option<f64>,
+    /// The last so many tokens stay when turns are summarised.
+    pub keep: Option<u64>,
 }
 
 /// Which agents an agent may call by name: any, or those that are listed.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
+use super::load::shown_beneath;
 use super::manifest;
 use super::worker::{self, Format, PythonClass, PythonModule, SchemaSource};
 use super::{Code, EntryFunction, Layout, LoadedWorker, Program, Project, PythonFileTool, PythonOffer, lexical_join};
@@ -16,7 +17,7 @@ use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
 use crate::remedy::Remedy;
-use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report, Span};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report, Sources, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::python::{
     Beginning, ExportedAgent, ExportedToolset, Exports, FoundClass, KnownTool, Problem, Python, PythonFence,
@@ -37,6 +38,18 @@ impl PythonClass {
 
 fn beneath(base: &Path, file: &str) -> PathBuf {
     lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file))
+}
+
+/// A line of a Python file, without its indentation. The file is one more source.
+fn line_of(sources: &mut Arc<Sources>, shown: PathBuf, file: &Path, line: usize) -> Option<DiagnosticPlace> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+    let written = text.get(start..)?.lines().next().unwrap_or_default();
+    let indent = written.len() - written.trim_start().len();
+    let (start, end) = (start + indent, start + written.trim_end().len().max(indent));
+    // Reports of an earlier linking may still hold the files as they were.
+    let file = Arc::make_mut(sources).add(shown, text);
+    Some(DiagnosticPlace::At(Span { file, start, end }))
 }
 
 impl Project {
@@ -141,21 +154,34 @@ impl Project {
 
     /// A mistake in a Python file, at its line.
     fn report(&mut self, problem: &Problem, root: &Path) {
-        let place = problem.line.and_then(|line| self.line_of(&problem.file, root, line));
+        let shown = self.shown_python(&problem.file, root);
+        let place = problem.line.and_then(|line| line_of(&mut self.sources, shown, &problem.file, line));
         let place = place.unwrap_or_else(|| DiagnosticPlace::Path(problem.file.clone()));
         self.problems.push(Diagnostic::error(place, problem.fact.clone()).maybe_hint(problem.hint.clone()));
     }
 
-    fn line_of(&mut self, file: &Path, root: &Path, line: usize) -> Option<DiagnosticPlace> {
-        let text = std::fs::read_to_string(file).ok()?;
-        let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
-        let written = text.get(start..)?.lines().next().unwrap_or_default();
-        let indent = written.len() - written.trim_start().len();
-        let (start, end) = (start + indent, start + written.trim_end().len().max(indent));
-        let shown = file.strip_prefix(root).map_or_else(|_| file.to_owned(), |file| self.root.join(file));
-        // Reports of an earlier linking may still hold the files as they were.
-        let file = Arc::make_mut(&mut self.sources).add(shown, text);
-        Some(DiagnosticPlace::At(Span { file, start, end }))
+    /// Where its Python files are no Python, as warnings.
+    #[cfg(feature = "front-end")]
+    pub(super) async fn python_syntax(&self, python: &Python) -> Report {
+        let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let files: Vec<PathBuf> = self.python_files().iter().map(|file| root.join(file)).collect();
+        let mut sources = Arc::clone(&self.sources);
+        let mut problems = Diagnostics::default();
+        if !files.is_empty() {
+            let python = Python { environment: self.environment(&python.environment), ..python.clone() };
+            for mistake in crate::tools::python::syntax::mistakes(&python, &files).await {
+                let shown = self.shown_python(&mistake.file, &root);
+                let place = line_of(&mut sources, shown.clone(), &mistake.file, mistake.line);
+                let place = place.unwrap_or(DiagnosticPlace::Path(shown));
+                let problem = Diagnostic::warning(place, format!("not valid Python: {}", mistake.message));
+                problems.push(problem.hint("mend it: no Python file of the project is imported before"));
+            }
+        }
+        Report::new(sources, problems)
+    }
+
+    fn shown_python(&self, file: &Path, root: &Path) -> PathBuf {
+        file.strip_prefix(root).map_or_else(|_| file.to_owned(), |file| shown_beneath(&self.root, file))
     }
 
     /// An agent that is defined in Python is a worker file in JSON, which is YAML.
@@ -163,7 +189,7 @@ impl Project {
         let text = agent.keys.get().to_owned();
         let file = Arc::make_mut(&mut self.sources).add(self.root.join(&agent.file), text.clone());
         let mut problems = Diagnostics::default();
-        if let Some(worker) = worker::parse(file, &text, Format::Yaml, &mut problems) {
+        if let Some(worker) = worker::parse(file, "main", &text, Format::Yaml, &mut problems) {
             if let Some(script) = worker.model.as_ref().and_then(script_of) {
                 let base = agent.file.parent().unwrap_or(Path::new(""));
                 if let Err(problem) = self.add_script(base, &script) {

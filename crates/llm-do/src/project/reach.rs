@@ -396,7 +396,8 @@ fn own(agent: &AgentSpec, tools: &[ReachableTool<'_>], capability: Capability) -
     if let Some(tool) = agent.server_tools.first().filter(|_| is_server) {
         return Some(Means { name: tool.kind.name().into(), asks: false });
     }
-    if capability == Capability::SpendsMoney && provider(&agent.model.provider).is_none_or(|row| row.paid) {
+    let is_paid = || !agent.model.is_none() && provider(&agent.model.provider).is_none_or(|row| row.paid);
+    if capability == Capability::SpendsMoney && is_paid() {
         return Some(Means { name: agent.model.to_string().into(), asks: false });
     }
     let gives = |tool: &&ReachableTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::manifest::MANIFEST;
+use super::settings::SETTINGS;
 use super::worker::WORKER;
 
 /// The JSON Schema of `project.json`.
@@ -13,6 +14,11 @@ pub fn of_project() -> Value {
 /// The JSON Schema of a YAML worker file; front matter has the same keys without `instructions`.
 pub fn of_worker() -> Value {
     titled(WORKER.schema(), "llm-do worker file")
+}
+
+/// The JSON Schema of the user's configuration.
+pub fn of_settings() -> Value {
+    titled(SETTINGS.schema(), "llm-do configuration")
 }
 
 fn titled(mut schema: Value, title: &str) -> Value {
@@ -27,7 +33,7 @@ mod tests {
 
     #[test]
     fn our_own_schemas_are_schemas() {
-        for schema in [of_project(), of_worker()] {
+        for schema in [of_project(), of_worker(), of_settings()] {
             jsonschema::validator_for(&schema).unwrap();
         }
     }

@@ -234,6 +234,12 @@ impl TrustedProject {
         self.with_python(python).await
     }
 
+    /// Where its Python files are no Python, as warnings. An interpreter parses them and runs nothing of them.
+    #[cfg(feature = "front-end")]
+    pub async fn python_syntax(&self, python: &Python) -> Report {
+        self.project.python_syntax(python).await
+    }
+
     /// Boxed, so that its code is made here and not by every crate that starts Python.
     #[inline(never)]
     fn with_python(self, python: &Python) -> BoxFuture<'_, Result<Self, Report>> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::limit::LIMITS;
 use super::manifest::rule;
 use super::trust::claims;
-use super::{AttachmentPolicy, Limits};
+use super::{AttachmentPolicy, ContextSettings, Limits};
 use crate::escape::{is_deceptive, visible_start};
 use crate::message::RawJson;
 use crate::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
@@ -18,7 +18,7 @@ use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Integer, JsonObject, List, Map, Name, Number, Object, OneOf, Text,
 };
-use crate::syntax::table::{Fields, Shape, Table, optional, required, texts_of};
+use crate::syntax::table::{Fields, Reading, Shape, Table, optional, required, texts_of};
 use crate::syntax::tree::{self, Node, NodeKind};
 use crate::tools::approval::Rule;
 
@@ -40,6 +40,7 @@ pub struct WorkerFile {
     pub server_side_tools: Vec<Located<ServerTool>>,
     pub model_settings: ModelSettings,
     pub limits: Limits,
+    pub context: ContextSettings,
     pub attachment_policy: AttachmentPolicy,
     pub locked: bool,
     pub instructions: String,
@@ -82,6 +83,7 @@ impl WorkerFile {
             server_side_tools: Vec::new(),
             model_settings: ModelSettings::default(),
             limits: Limits::default(),
+            context: ContextSettings::default(),
             attachment_policy: AttachmentPolicy::default(),
             locked: false,
             instructions,
@@ -178,9 +180,35 @@ pub(crate) const WORKER: Table = Table {
         ),
         optional("model_settings", Object(&MODEL_SETTINGS), Neutral, "settings of each model request"),
         optional("limits", Object(&LIMITS), Neutral, "for each call of this agent"),
+        optional(
+            "context",
+            AnyOf(&[Object(&CONTEXT), OneOf(&["off"])]),
+            Neutral,
+            "what is left out of a conversation that fills the model's window; `off`: nothing",
+        ),
         optional("attachment_policy", Object(&ATTACHMENT_POLICY), Neutral, "which attachments it accepts"),
         optional("locked", Bool, Neutral, "whether tools may never overwrite this file"),
         optional("instructions", AnyText, Neutral, "in a YAML file: what the model is told"),
+    ],
+};
+
+const CONTEXT: Table = Table {
+    what: "`context`",
+    keys: &[
+        optional("window", Integer { min: 1 }, Neutral, "how many tokens the model takes, with its answer"),
+        optional(
+            "clear_at",
+            Number { min: 0.0, min_included: false, max: 1.0 },
+            Neutral,
+            "the share of the window from which old results are cleared",
+        ),
+        optional(
+            "summarise_at",
+            Number { min: 0.0, min_included: false, max: 1.0 },
+            Neutral,
+            "the share of the window from which old turns are summarised",
+        ),
+        optional("keep", Integer { min: 1 }, Neutral, "the last so many tokens are never summarised"),
     ],
 };
 
@@ -253,6 +281,11 @@ pub enum Format {
 }
 
 impl Format {
+    /// Markdown is a worker file where it is named as one: any directory has files that end so.
+    pub(crate) fn of_markdown(path: &Path) -> Option<Self> {
+        path.extension().is_some_and(|ending| ending == "md").then_some(Self::FrontMatter)
+    }
+
     /// The format that the ending of a file's name says; `None` if no worker file is called so.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
@@ -263,12 +296,12 @@ impl Format {
     }
 }
 
-/// Reads a worker file. `None` if not even its name is known; other mistakes are reported and their keys left out.
-pub fn parse(file: FileId, text: &str, format: Format, problems: &mut Diagnostics) -> Option<WorkerFile> {
+/// Reads a worker file, whose agent would be called `stem` if it had no name. `None` if not even its name is known; other mistakes are reported and their keys left out.
+pub fn parse(file: FileId, stem: &str, text: &str, format: Format, problems: &mut Diagnostics) -> Option<WorkerFile> {
     let whole = tree::Text::whole(file, text);
     if whole.text.trim().is_empty() {
         let problem = Diagnostic::error(Span { file, start: 0, end: 0 }, "the file is empty");
-        problems.push(problem.hint(Remedy::NewWorkerFile));
+        problems.push(problem.hint(Remedy::NewWorkerFile { name: stem.to_owned() }));
         return None;
     }
     let (yaml, body) = match format {
@@ -282,13 +315,22 @@ pub fn parse(file: FileId, text: &str, format: Format, problems: &mut Diagnostic
     let Some(node) = tree::parse_yaml(yaml, problems) else {
         if !known && !problems.has_errors() {
             let start = Span { file, start: yaml.offset, end: yaml.offset };
-            problems.push(Diagnostic::error(start, "`name` is missing in a worker file"));
+            let problem = Diagnostic::error(start, "`name` is missing in a worker file");
+            problems.push(problem.hint(format!("write `name: {stem}`")));
         }
         return None;
     };
-    WORKER.check(&node, problems);
+    WORKER.check(&node, Reading::yaml(stem), problems);
     let worker = worker(&WORKER.fields(&node), body, problems)?;
     Some(WorkerFile { claims: WORKER.claims(&node), ..worker })
+}
+
+/// The value that stands at this place of a worker file, in either format.
+pub(super) fn node_at(span: Span, text: &str) -> Option<Node> {
+    let whole = tree::Text::whole(span.file, text);
+    let mut silent = Diagnostics::default();
+    let yaml = if whole.text.starts_with("---") { split_front_matter(whole, &mut silent)?.0 } else { whole };
+    tree::parse_yaml(yaml, &mut silent)?.within(span).cloned()
 }
 
 /// The YAML between the first line `---` and the next, and the text behind it.
@@ -359,6 +401,7 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
         server_side_tools: server_side_tools(fields, problems),
         model_settings: fields.object("model_settings").map(|fields| model_settings(&fields)).unwrap_or_default(),
         limits: fields.object("limits").map(|fields| Limits::read(&fields)).unwrap_or_default(),
+        context: context(fields),
         attachment_policy: fields
             .object("attachment_policy")
             .map(|fields| attachment_policy(&fields))
@@ -496,6 +539,19 @@ fn model_settings(fields: &Fields<'_>) -> ModelSettings {
     }
 }
 
+fn context(fields: &Fields<'_>) -> ContextSettings {
+    match fields.object("context") {
+        Some(fields) => ContextSettings {
+            is_off: false,
+            window: fields.count("window"),
+            clear_at: fields.number("clear_at"),
+            summarise_at: fields.number("summarise_at"),
+            keep: fields.count("keep"),
+        },
+        None => ContextSettings { is_off: fields.get("context").is_some(), ..ContextSettings::default() },
+    }
+}
+
 fn attachment_policy(fields: &Fields<'_>) -> AttachmentPolicy {
     let defaults = AttachmentPolicy::default();
     let suffixes = |key| fields.texts(key).into_iter().map(|suffix| suffix.value.to_lowercase()).collect();
@@ -525,6 +581,7 @@ pub(crate) fn render(worker: &WorkerFile, format: Format) -> String {
     yaml.server_side_tools(&worker.server_side_tools);
     yaml.model_settings(&worker.model_settings);
     yaml.limits(&worker.limits);
+    yaml.context(&worker.context);
     yaml.attachment_policy(&worker.attachment_policy);
     yaml.some("locked", worker.locked.then_some(true));
     match format {
@@ -640,6 +697,21 @@ impl Yaml {
 
     fn limits(&mut self, limits: &Limits) {
         self.block("limits", limits.written());
+    }
+
+    fn context(&mut self, context: &ContextSettings) {
+        if context.is_off {
+            return self.line("context", "off");
+        }
+        self.block(
+            "context",
+            [
+                ("window", context.window.map(|value| value.to_string())),
+                ("clear_at", context.clear_at.map(|value| value.to_string())),
+                ("summarise_at", context.summarise_at.map(|value| value.to_string())),
+                ("keep", context.keep.map(|value| value.to_string())),
+            ],
+        );
     }
 
     fn attachment_policy(&mut self, policy: &AttachmentPolicy) {

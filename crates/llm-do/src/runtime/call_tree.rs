@@ -134,7 +134,7 @@ impl<'a> CallPlaces<'a> {
         let input: Option<Vec<Content>> = value_at(&format!("{key}/input"), self.contents).ok();
         let is_function = input.is_none() && self.beneath(&key).iter().all(|call| !is_of_request(call));
         let is_done = matches!(record, Some(JournalEntry { known: StepProgress::Done(_), .. }));
-        let waits = self.beneath(&key).iter().any(|call| self.waits(call));
+        let waits = self.waits(&key);
         RecordedCall {
             name: entry.to_owned(),
             kind: if is_function { CallKind::Function } else { CallKind::Agent },

@@ -194,8 +194,9 @@ impl Toolset for DynamicAgents {
                 reason: format!("{verb} the agent `{name}` in {}", draft.path.display()),
                 bound_to: Some(state_of(&draft)),
                 preview: Some(draft.text),
-                covers: None,
-                foreign: None,
+                shows: ["name", "instructions", "description", "model", "tools", "toolsets"].map(str::to_owned).into(),
+                edits: Some("instructions".to_owned()),
+                ..Question::default()
             };
             Ok(Verdict::AlwaysAsk(question).into())
         })

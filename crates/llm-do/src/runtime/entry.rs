@@ -5,10 +5,15 @@ use tokio_util::sync::CancellationToken;
 use super::function::FunctionTurns;
 use super::input::{Input, InputError};
 use super::scope::{CallScope, OutsideCaller, RestoredTurns};
+#[cfg(feature = "front-end")]
+use super::scope::{TurnKeeping, UndoneTurn};
 use super::{Output, RunError, Runtime};
 use crate::BoxFuture;
+use crate::dormant::dormant;
 use crate::event::TraceCall;
 use crate::message::{Content, Message};
+#[cfg(feature = "front-end")]
+use crate::model::name::ModelName;
 use crate::project::{Entry, EntryFunction};
 
 /// A call of the entry, for one turn or many. Close it when it is done: one that is dropped asks its toolsets to close and
@@ -98,7 +103,27 @@ impl EntryCall<'_> {
         Some(scope.finish_turn_until(message, cancelled.cancelled()).await)
     }
 
-    /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
+    /// Whether turns that come to no answer stay in the conversation: as long as `keeps` says so. One that does not stay is
+    /// left open in the record of the run, where it can be finished.
+    #[cfg(feature = "front-end")]
+    pub fn keep_turns_while(&mut self, keeps: std::sync::Arc<std::sync::atomic::AtomicBool>) {
+        if let Callee::Agent(scope) = &mut self.callee {
+            scope.keep_turns(TurnKeeping::While(keeps));
+        }
+    }
+
+    /// Whether the last turn came to no answer and stays in the conversation all the same.
+    #[cfg(feature = "front-end")]
+    pub fn is_interrupted(&self) -> bool {
+        match &self.callee {
+            Callee::Agent(scope) => scope.is_interrupted(),
+            Callee::Function(..) => false,
+        }
+    }
+
+    /// One input → one answer. Of a turn that is cancelled, or fails after the model has replied, what was said and done stays
+    /// in the history: every call has a result, and the next message tells the model. Any other turn that fails leaves the
+    /// history as it was, and so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
         self.turn_start = self.history().len();
         self.unfinished = None;
@@ -134,11 +159,40 @@ impl EntryCall<'_> {
                 tokio::select! {
                     biased;
                     answer = runtime.enter_function(function, input, turns) => answer,
-                    () = tokio::task::coop::unconstrained(cancelled.cancelled()) => {
+                    () = dormant(tokio::task::coop::unconstrained(cancelled.cancelled())) => {
                         Err(RunError::Cancelled { partial: String::new() })
                     }
                 }
             }),
+        }
+    }
+
+    /// Forgets the last turn: the conversation is as it was before it, and what its calls have done stays done. `None` if there
+    /// is no turn, or a function was called. A recorded run remembers it.
+    #[cfg(feature = "front-end")]
+    pub async fn undo(&mut self) -> Result<Option<UndoneTurn>, RunError> {
+        self.unfinished = None;
+        let Callee::Agent(scope) = &mut self.callee else { return Ok(None) };
+        let undone = scope.undo().await?;
+        self.turn_start = scope.frame().history.len();
+        Ok(undone)
+    }
+
+    /// The next turns ask another model, which a recorded run remembers. A function has none.
+    #[cfg(feature = "front-end")]
+    pub async fn change_model(&mut self, model: ModelName) -> Result<(), RunError> {
+        match &mut self.callee {
+            Callee::Agent(scope) => scope.change_model(model).await,
+            Callee::Function(..) => Err(RunError::NoAgent { reason: "a function asks no model".to_owned() }),
+        }
+    }
+
+    /// The model that the next turn asks; of a function, none.
+    #[cfg(feature = "front-end")]
+    pub fn model(&self) -> Option<&ModelName> {
+        match &self.callee {
+            Callee::Agent(scope) => Some(scope.model()),
+            Callee::Function(..) => None,
         }
     }
 
@@ -150,7 +204,7 @@ impl EntryCall<'_> {
         }
     }
 
-    /// What the last turn added to the history: nothing, if it failed.
+    /// What the last turn added to the history: nothing, if it was taken back.
     #[cfg(feature = "front-end")]
     pub fn last_turn(&self) -> &[Message] {
         self.history().get(self.turn_start..).unwrap_or_default()
@@ -169,7 +223,7 @@ impl EntryCall<'_> {
         calls
     }
 
-    /// Closes it, and gives all that was said, with what a failed last turn had come to.
+    /// Closes it, and gives all that was said, with what a last turn had come to that was taken back.
     pub async fn close(self) -> Vec<Message> {
         match self.callee {
             Callee::Agent(scope) => scope.finish().await,

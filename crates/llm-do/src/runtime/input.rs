@@ -229,7 +229,7 @@ impl Input {
         match value {
             Value::String(text) if schema["type"] != "string" => match fill_only_field(schema, text) {
                 Some(value) => Ok((value, attachments)),
-                None => Err("a plain text needs exactly one required text field to fill".to_owned()),
+                None => Err(takes_json(schema)),
             },
             value => Ok((value, attachments)),
         }
@@ -294,6 +294,25 @@ fn split(parts: Vec<Content>) -> (Value, Vec<Attachment>) {
 }
 
 /// A bare text is meant for the one required text field, if there is exactly one required field.
+/// What to say to a plain text that no single field takes.
+fn takes_json(schema: &Value) -> String {
+    let fields = |key: &str| -> Vec<String> {
+        let names: Vec<&str> = match &schema[key] {
+            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+            Value::Object(fields) => fields.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        names.into_iter().take(8).map(|name| format!("`{name}`")).collect()
+    };
+    let required = fields("required");
+    let names = if required.is_empty() { fields("properties") } else { required };
+    if names.is_empty() {
+        "this agent takes JSON".to_owned()
+    } else {
+        format!("this agent takes JSON with {}", names.join(", "))
+    }
+}
+
 fn fill_only_field(schema: &Value, text: String) -> Option<Value> {
     let required: Vec<&str> = schema["required"].as_array()?.iter().filter_map(Value::as_str).collect();
     let texts: Vec<&str> =

@@ -1,10 +1,12 @@
 //! How the calls of a recorded run were judged, from its journal alone: for people, and for whoever tries other rules on
 //! them. Nothing that runs looks at it. Pure.
 
+use std::collections::BTreeMap;
+
 use crate::journal::StepRecord;
-use crate::journal::call::{CallOutcome, CallRecord, call_at, is_of_reply};
+use crate::journal::call::{CallOutcome, CallRecord, is_of_reply, reply_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress};
-use crate::message::{Arguments, RawJson};
+use crate::message::{Arguments, RawJson, ToolCall};
 use crate::tools::approval::JudgementRecord;
 use crate::tools::plane::InDoubt;
 
@@ -39,10 +41,40 @@ pub enum CallFate {
 /// Every call that was judged, in the order of the keys. What could not be judged, such as a call of a tool that is not
 /// there, is not among them.
 pub fn judged_calls(contents: &JournalContents) -> impl Iterator<Item = JudgedCall> {
-    contents.records().filter_map(|(key, record)| judged_call(contents, key, record))
+    let mut replies = RepliesRead::default();
+    contents.records().filter_map(move |(key, record)| judged_call(contents, key, record, &mut replies))
 }
 
-fn judged_call(contents: &JournalContents, key: &str, record: &JournalEntry) -> Option<JudgedCall> {
+/// The calls of replies that were read last, by the keys of their requests: a reply with many calls is read once.
+#[derive(Default)]
+struct RepliesRead(BTreeMap<String, Vec<ToolCall>>);
+
+impl RepliesRead {
+    /// More than that many agents deep, a reply may be read again.
+    const MOST: usize = 16;
+
+    fn call(&mut self, key: &str, contents: &JournalContents) -> Option<ToolCall> {
+        let (request, place) = key.rsplit_once('/')?;
+        let position: usize = place.strip_prefix('c')?.split('.').next()?.parse().ok()?;
+        if let Some(calls) = self.0.get(request) {
+            return calls.get(position).cloned();
+        }
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        let calls: Vec<ToolCall> = reply_at(request, contents).ok()?.tool_calls().cloned().collect();
+        let call = calls.get(position).cloned();
+        self.0.insert(request.to_owned(), calls);
+        call
+    }
+}
+
+fn judged_call(
+    contents: &JournalContents,
+    key: &str,
+    record: &JournalEntry,
+    replies: &mut RepliesRead,
+) -> Option<JudgedCall> {
     let judgement: JudgementRecord = record.judged.as_ref().filter(|_| record.kind.is_call())?.to().ok()?;
     let fate = match &record.known {
         StepProgress::Started(_) => CallFate::InDoubt,
@@ -57,7 +89,7 @@ fn judged_call(contents: &JournalContents, key: &str, record: &JournalEntry) -> 
     let shown: Option<InDoubt> = record.shown.as_ref().and_then(|shown| shown.to().ok());
     let unshown = judgement.call.clone().unwrap_or_default();
     let (tool, arguments) = if is_of_reply(key) {
-        let call = call_at(key, contents).ok()?;
+        let call = replies.call(key, contents)?;
         let Arguments::Object(arguments) = call.arguments else { return None };
         (call.tool, Some(arguments))
     } else {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::model::prices::Money;
-use crate::project::{Limit, Limits};
+use crate::project::{Limit, Limits, OnLimit};
 use crate::spending::{
     Account, BoundedAmount, BudgetsInForce, Cost, FurtherLedger, FurtherReservation, LimitHit, ReserveError, Wish,
 };
@@ -33,6 +33,8 @@ struct LedgerState {
     /// Boxed, as rising keys leave half of every node empty.
     accounts: BTreeMap<Account, Box<LedgerEntry>>,
     next: u64,
+    /// Limits that a person did not want to raise.
+    refused: Vec<BoundedAmount>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,12 @@ struct LedgerEntry {
     reserved: Cost,
     /// Limits that were told of already.
     told: Vec<Limit>,
+    /// How many agents stand above the one whose account it is, with itself.
+    depth: usize,
+    /// What is kept back for the last requests of calls.
+    kept: Vec<(Account, Cost)>,
+    /// Whether anything is kept back for this one.
+    keeps_back: bool,
 }
 
 /// What is limited for an account, by itself or above it.
@@ -50,6 +58,8 @@ struct LedgerEntry {
 pub(crate) struct LimitKinds {
     pub money: bool,
     pub tokens: bool,
+    /// Something else than the end may come of a limit.
+    pub reacts: bool,
 }
 
 impl Ledger {
@@ -63,12 +73,22 @@ impl Ledger {
         self.further.as_ref().map(|further| further.name())
     }
 
-    pub(crate) fn open(&self, limits: Limits, parent: Option<Account>) -> Account {
+    /// The account of an agent so many agents deep, or of the run.
+    pub(crate) fn open(&self, limits: Limits, parent: Option<Account>, depth: usize) -> Account {
         let mut state = self.state();
         let account = Account(state.next);
         state.next += 1;
         let (spent, reserved) = (Cost::default(), Cost::default());
-        let entry = LedgerEntry { limits, parent, spent, reserved, told: Vec::new() };
+        let entry = LedgerEntry {
+            limits,
+            parent,
+            spent,
+            reserved,
+            told: Vec::new(),
+            depth,
+            kept: Vec::new(),
+            keeps_back: false,
+        };
         state.accounts.insert(account, Box::new(entry));
         account
     }
@@ -81,17 +101,119 @@ impl Ledger {
     }
 
     pub(crate) fn close(&self, account: Account) {
-        self.state().accounts.remove(&account);
+        let mut state = self.state();
+        let Some(closed) = state.accounts.remove(&account) else { return };
+        if closed.keeps_back {
+            if let Some(above) = closed.parent.and_then(|parent| state.accounts.get_mut(&parent)) {
+                above.kept.retain(|(keeper, _)| *keeper != account);
+            }
+            drop(state);
+            if let Some(further) = &self.further {
+                further.keep_back(account, Money::ZERO, None);
+            }
+        }
+    }
+
+    /// Whether what happens at this limit is that the call of this account is asked to finish.
+    pub(crate) fn wraps_up(&self, limit: &BoundedAmount, account: Account, run: Account) -> bool {
+        let is_first = self.state().accounts.get(&account).and_then(|entry| entry.parent) == Some(run);
+        let is_its = match limit {
+            BoundedAmount::Account(_, of) => *of == account || (*of == run && is_first),
+            BoundedAmount::Budget { .. } => is_first,
+        };
+        is_its && self.on_limit(limit, run) == OnLimit::WrapUp
+    }
+
+    /// Keeps so much back for the last request of a call, wherever it would be the one that is asked to finish.
+    pub(crate) fn keep_back(&self, account: Account, run: Account, cost: Cost) {
+        let mut state = self.state();
+        let parent = state.accounts.get(&account).and_then(|entry| entry.parent);
+        let own = [Some(account), parent.filter(|parent| *parent == run)];
+        for at in own.into_iter().flatten() {
+            let Some(entry) = state.accounts.get_mut(&at) else { continue };
+            if entry.limits.on_limit == Some(OnLimit::WrapUp) {
+                entry.kept.retain(|(keeper, _)| *keeper != account);
+                entry.kept.push((account, cost));
+            }
+        }
+        let of_run = state.accounts.get(&run).and_then(|entry| entry.limits.on_limit);
+        if let Some(entry) = state.accounts.get_mut(&account) {
+            entry.keeps_back = true;
+        }
+        drop(state);
+        if let Some(further) = self.further.as_ref().filter(|_| parent == Some(run)) {
+            further.keep_back(account, cost.money, of_run);
+        }
     }
 
     pub(crate) fn limited(&self, account: Account) -> LimitKinds {
         let state = self.state();
         let all = state.line(account).map(|(_, entry)| &entry.limits);
-        let first = LimitKinds { money: self.further.is_some(), tokens: false };
+        let asks = |on_limit: Option<OnLimit>| on_limit.is_some_and(|on_limit| on_limit != OnLimit::Stop);
+        let reacts = self.further.as_ref().is_some_and(|further| further.on_limits().into_iter().any(asks));
+        let first = LimitKinds { money: self.further.is_some(), tokens: false, reacts };
         all.fold(first, |limited, limits| LimitKinds {
             money: limited.money || limits.max_cost_usd.is_some(),
             tokens: limited.tokens || limits.max_input_tokens.is_some() || limits.max_output_tokens.is_some(),
+            reacts: limited.reacts || asks(limits.on_limit),
         })
+    }
+
+    /// What happens where this limit is reached; `run` is the account of the run.
+    pub(crate) fn on_limit(&self, limit: &BoundedAmount, run: Account) -> OnLimit {
+        let state = self.state();
+        let of = |account: Account| state.accounts.get(&account).and_then(|entry| entry.limits.on_limit);
+        let said = match limit {
+            BoundedAmount::Account(_, account) => of(*account),
+            BoundedAmount::Budget { on_limit, .. } => *on_limit,
+        };
+        said.or_else(|| of(run)).unwrap_or(OnLimit::Stop)
+    }
+
+    /// How many agents stand above the one whose account it is, with itself.
+    pub(crate) fn depth(&self, account: Account) -> usize {
+        self.state().accounts.get(&account).map_or(0, |entry| entry.depth)
+    }
+
+    /// What a limit allows now.
+    pub(crate) fn allowed(&self, limit: &BoundedAmount) -> Option<f64> {
+        match limit {
+            BoundedAmount::Account(limit, account) => self.state().accounts.get(account)?.limits.amount(*limit),
+            BoundedAmount::Budget { name, .. } => self.further.as_ref()?.allowed(name),
+        }
+    }
+
+    /// Allows more, in this run. Whoever waits looks again.
+    pub(crate) fn raise(&self, limit: &BoundedAmount, to: f64) {
+        match limit {
+            BoundedAmount::Account(limit, account) => {
+                if let Some(entry) = self.state().accounts.get_mut(account) {
+                    entry.limits.set_amount(*limit, to);
+                    entry.told.retain(|told| told != limit);
+                }
+            }
+            BoundedAmount::Budget { name, .. } => {
+                if let Some(further) = &self.further {
+                    further.raise(name, to);
+                }
+            }
+        }
+        self.settled.notify_waiters();
+    }
+
+    /// A person does not want to raise it: nobody is asked again.
+    pub(crate) fn refuse(&self, limit: &BoundedAmount) {
+        self.state().refused.push(limit.clone());
+    }
+
+    /// Whether a person did not want to raise it.
+    pub(crate) fn is_refused(&self, limit: &BoundedAmount) -> bool {
+        let is_same = |refused: &BoundedAmount| match (refused, limit) {
+            // Of a record only the name is known.
+            (BoundedAmount::Budget { name, .. }, BoundedAmount::Budget { name: other, .. }) => name == other,
+            (one, other) => one == other,
+        };
+        self.state().refused.iter().any(is_same)
     }
 
     /// Reserves in the account and in all above it, or in none. Waits as long as only what others have reserved is in
@@ -157,7 +279,7 @@ impl Ledger {
         let longest = state.fitting(account, &wish)?;
         let cost = wish.cost(longest);
         let waits = state.line(account).any(|(_, entry)| {
-            let now = entry.spent.plus(entry.reserved);
+            let now = entry.spent.plus(entry.reserved).plus(entry.kept_from(&wish));
             stopped(&entry.limits, now, cost).is_some()
         });
         if waits {
@@ -231,6 +353,14 @@ impl Drop for Reservation<'_> {
     }
 }
 
+impl LedgerEntry {
+    /// What is kept back, but for the call whose last request this is.
+    fn kept_from(&self, wish: &Wish) -> Cost {
+        let others = self.kept.iter().filter(|(keeper, _)| Some(*keeper) != wish.last_of);
+        others.fold(Cost::default(), |sum, (_, cost)| sum.plus(*cost))
+    }
+}
+
 impl LedgerState {
     /// The longest answer for which there is money if nothing were reserved; an error if even the shortest does not fit.
     fn fitting(&self, account: Account, wish: &Wish) -> Result<u64, LimitHit> {
@@ -238,14 +368,18 @@ impl LedgerState {
         for (_, entry) in self.line(account) {
             if let Some(allowed) = entry.limits.max_cost_usd {
                 let room = Money::from_usd(allowed).minus(entry.spent.money).minus(wish.fixed.money);
+                let room = room.minus(entry.kept_from(wish).money);
                 longest = longest.min(room.holds(wish.per_token));
             }
         }
         let longest = longest.max(wish.least.min(wish.longest));
         for (account, entry) in self.line(account) {
-            if let Some((limit, used, allowed, wanted)) = stopped(&entry.limits, entry.spent, wish.cost(longest)) {
+            let now = entry.spent.plus(entry.kept_from(wish));
+            if let Some((limit, _, allowed, wanted)) = stopped(&entry.limits, now, wish.cost(longest)) {
                 let shown = |amount| shown(limit, amount);
-                let needed = Some(wanted).filter(|wanted| limit == Limit::Cost && *wanted > 0).map(shown);
+                let spent = amounts(&entry.limits, entry.spent, Cost::default()).into_iter();
+                let used = spent.filter(|(of, ..)| *of == limit).map(|(_, used, ..)| used).sum();
+                let needed = Some(wanted).filter(|wanted| *wanted > 0).map(shown);
                 let (used, allowed) = (shown(used), shown(allowed));
                 return Err(LimitHit { limit: BoundedAmount::Account(limit, account), used, allowed, needed });
             }
@@ -357,7 +491,7 @@ mod tests {
     /// Of one with a cent for its input and a cent for each token of its answer.
     fn cents(least: u64, longest: u64) -> Wish {
         let cent = Money::from_usd(0.01);
-        Wish { fixed: Cost { money: cent, ..Cost::REQUEST }, per_token: cent, longest, least }
+        Wish { per_token: cent, longest, least, ..priced(0.01) }
     }
 
     fn spent(usd: f64) -> Cost {
@@ -395,7 +529,7 @@ mod tests {
     #[test]
     fn a_limit_allows_exactly_what_it_says() {
         let ledger = Ledger::default();
-        let run = ledger.open(limits(2), None);
+        let run = ledger.open(limits(2), None, 0);
         for _ in 0..2 {
             at_once(&ledger, run, Wish::exactly(request(0))).unwrap().settle(request(5));
         }
@@ -405,11 +539,42 @@ mod tests {
         assert!(ledger.spend(run, call).is_ok(), "tools have a limit of their own");
     }
 
+    /// Of the account's own last request.
+    fn last(account: Account, usd: f64) -> Wish {
+        Wish { last_of: Some(account), ..priced(usd) }
+    }
+
+    #[test]
+    fn what_is_kept_back_is_there_for_the_last_request_alone() {
+        let ledger = Ledger::default();
+        let wraps_up = |limits: Limits| Limits { on_limit: Some(OnLimit::WrapUp), ..limits };
+        let run = ledger.open(wraps_up(money(1.0)), None, 0);
+        let entry = ledger.open(wraps_up(Limits::default()), Some(run), 1);
+        let child = ledger.open(wraps_up(Limits::default()), Some(entry), 2);
+        ledger.keep_back(entry, run, Cost { money: Money::from_usd(0.3), ..Cost::REQUEST });
+        // A call beneath the entry is not the one that is asked to finish.
+        ledger.keep_back(child, run, Cost { money: Money::from_usd(0.6), ..Cost::REQUEST });
+        for account in [entry, child] {
+            assert!(ledger.check(account, &priced(0.7)).is_ok());
+            let hit = ledger.check(account, &priced(0.71)).unwrap_err();
+            assert_eq!((hit.used, hit.allowed, hit.needed), (0.0, 1.0, Some(0.71)));
+            assert_eq!(ledger.wraps_up(&hit.limit, account, run), account == entry);
+        }
+        assert!(ledger.check(child, &last(child, 0.71)).is_err());
+        assert!(ledger.check(entry, &last(entry, 1.0)).is_ok());
+        // It is kept anew for each request, and given back with the call.
+        ledger.keep_back(entry, run, Cost { money: Money::from_usd(0.1), ..Cost::REQUEST });
+        assert!(ledger.check(child, &priced(0.9)).is_ok() && ledger.check(child, &priced(0.91)).is_err());
+        ledger.close(entry);
+        let other = ledger.open(Limits::default(), Some(run), 1);
+        assert!(ledger.check(other, &priced(1.0)).is_ok());
+    }
+
     #[test]
     fn what_a_call_spends_its_callers_spend_too() {
         let ledger = Ledger::default();
-        let run = ledger.open(money(1.0), None);
-        let call = ledger.open(limits(5), Some(run));
+        let run = ledger.open(money(1.0), None, 0);
+        let call = ledger.open(limits(5), Some(run), 0);
         let near = at_once(&ledger, call, priced(0.9)).unwrap().settle(spent(0.9));
         assert_eq!(near.len(), 1);
         assert_eq!(near[0].limit, of(Limit::Cost, run));
@@ -422,7 +587,7 @@ mod tests {
     #[test]
     fn tokens_that_are_used_up_stop_the_next_request() {
         let ledger = Ledger::default();
-        let run = ledger.open(Limits { max_output_tokens: Some(10), ..Limits::default() }, None);
+        let run = ledger.open(Limits { max_output_tokens: Some(10), ..Limits::default() }, None, 0);
         let first = at_once(&ledger, run, Wish::exactly(request(0))).unwrap();
         first.settle(Cost { output_tokens: 25, ..request(0) });
         let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("used up") };
@@ -432,7 +597,7 @@ mod tests {
     #[test]
     fn a_request_waits_for_what_others_have_reserved_and_is_stopped_only_by_what_was_spent() {
         let ledger = Ledger::default();
-        let run = ledger.open(money(1.0), None);
+        let run = ledger.open(money(1.0), None, 0);
         let mut three: Vec<_> = (0..3).map(|_| at_once(&ledger, run, priced(0.32)).unwrap()).collect();
         let mut fourth = Box::pin(ledger.reserve(run, priced(0.32)));
         assert!(poll(&mut fourth).is_pending());
@@ -449,8 +614,8 @@ mod tests {
     #[test]
     fn the_longest_answer_that_there_is_money_for_is_allowed_but_none_that_is_too_short() {
         let ledger = Ledger::default();
-        let run = ledger.open(money(0.5), None);
-        let call = ledger.open(money(0.3), Some(run));
+        let run = ledger.open(money(0.5), None, 0);
+        let call = ledger.open(money(0.3), Some(run), 0);
         let whole = at_once(&ledger, run, cents(5, 20)).unwrap();
         assert_eq!((whole.longest, &whole.lowered, whole.cost), (20, &None, spent(0.21)));
         drop(whole);
@@ -467,11 +632,11 @@ mod tests {
     #[test]
     fn what_is_limited_anywhere_above_is_limited() {
         let ledger = Ledger::default();
-        let run = ledger.open(Limits { max_output_tokens: Some(1), ..Limits::default() }, None);
-        let call = ledger.open(money(1.0), Some(run));
-        assert_eq!(ledger.limited(run), LimitKinds { money: false, tokens: true });
-        assert_eq!(ledger.limited(call), LimitKinds { money: true, tokens: true });
-        let free = ledger.open(limits(1), None);
+        let run = ledger.open(Limits { max_output_tokens: Some(1), ..Limits::default() }, None, 0);
+        let call = ledger.open(money(1.0), Some(run), 0);
+        assert_eq!(ledger.limited(run), LimitKinds { money: false, tokens: true, reacts: false });
+        assert_eq!(ledger.limited(call), LimitKinds { money: true, tokens: true, reacts: false });
+        let free = ledger.open(limits(1), None, 0);
         assert_eq!(ledger.limited(free), LimitKinds::default());
     }
 
@@ -485,7 +650,7 @@ mod tests {
     struct OfBudget(Arc<Mutex<Vec<Option<Money>>>>, u64, bool);
 
     fn of_budget() -> LimitHit {
-        let limit = BoundedAmount::Budget { name: "everyday".into(), per: "day" };
+        let limit = BoundedAmount::Budget { name: "everyday".into(), per: "day", on_limit: None };
         LimitHit { limit, used: 1.0, allowed: 1.0, needed: None }
     }
 
@@ -493,6 +658,18 @@ mod tests {
         fn name(&self) -> String {
             "budget everyday".to_owned()
         }
+
+        fn on_limits(&self) -> Vec<Option<OnLimit>> {
+            vec![Some(OnLimit::Ask)]
+        }
+
+        fn allowed(&self, limit: &str) -> Option<f64> {
+            (limit == "everyday").then_some(1.0)
+        }
+
+        fn raise(&self, _: &str, _: f64) {}
+
+        fn keep_back(&self, _: Account, _: Money, _: Option<OnLimit>) {}
 
         fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, ReserveError>> {
             Box::pin(async move {
@@ -533,7 +710,7 @@ mod tests {
     fn what_the_run_lets_through_passes_a_further_ledger_and_what_that_refuses_is_given_back() {
         let (generous, empty) = (Arc::new(Budget::default()), Arc::new(Budget { is_empty: true, ..Budget::default() }));
         let ledger = Ledger::before(Some(BudgetsInForce(generous.clone())));
-        let run = ledger.open(money(1.0), None);
+        let run = ledger.open(money(1.0), None, 0);
         assert!(ledger.limited(run).money);
         let reserved = at_once(&ledger, run, cents(5, 20)).unwrap();
         let lowered = Some(Lowering::Further(of_budget()));
@@ -543,7 +720,7 @@ mod tests {
         assert_eq!(*generous.spent.lock().unwrap(), [Some(Money::from_usd(0.04)), None]);
 
         let ledger = Ledger::before(Some(BudgetsInForce(empty)));
-        let run = ledger.open(money(0.21), None);
+        let run = ledger.open(money(0.21), None, 0);
         for _ in 0..2 {
             let Err(reached) = at_once(&ledger, run, cents(5, 20)) else { panic!("nothing is left") };
             assert_eq!(reached, of_budget(), "and nothing of the run's own stays reserved");
@@ -558,8 +735,8 @@ mod tests {
             order in prop::collection::vec((0_usize..4, any::<bool>()), 0..100),
         ) {
             let ledger = Ledger::default();
-            let run = ledger.open(limits(allowed), None);
-            let calls: Vec<Account> = (0..4).map(|_| ledger.open(Limits::default(), Some(run))).collect();
+            let run = ledger.open(limits(allowed), None, 0);
+            let calls: Vec<Account> = (0..4).map(|_| ledger.open(Limits::default(), Some(run), 0)).collect();
             let (mut open, mut made): ([Vec<Reservation<'_>>; 4], u64) = (Default::default(), 0);
             for (call, settles) in order {
                 if settles && let Some(reserved) = open[call].pop() {
@@ -580,13 +757,13 @@ mod tests {
             order in prop::collection::vec(any::<prop::sample::Index>(), 300),
         ) {
             let ledger = Ledger::default();
-            let run = ledger.open(money(1.0), None);
-            let calls: Vec<Account> = (0..64).map(|_| ledger.open(Limits::default(), Some(run))).collect();
+            let run = ledger.open(money(1.0), None, 0);
+            let calls: Vec<Account> = (0..64).map(|_| ledger.open(Limits::default(), Some(run), 0)).collect();
             let dollar = Money::from_usd(1.0);
             let mut waiting: VecDeque<_> = wishes.iter().zip(&calls).map(|(wish, call)| {
                 let mill = Money::mills(1);
                 let fixed = Cost { money: mill.times(wish.0), ..Cost::REQUEST };
-                let wished = Wish { fixed, per_token: mill, longest: wish.1 + 4, least: 4 };
+                let wished = Wish { per_token: mill, longest: wish.1 + 4, least: 4, ..Wish::exactly(fixed) };
                 (Box::pin(ledger.reserve(*call, wished)), *wish, wished)
             }).collect();
             let (mut sent, mut total, mut order): (Vec<_>, _, _) = (Vec::new(), Money::ZERO, order.into_iter().cycle());

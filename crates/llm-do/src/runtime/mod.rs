@@ -2,6 +2,7 @@
 
 #[cfg(feature = "front-end")]
 pub mod call_tree;
+mod context;
 mod continuation;
 mod dynamic;
 mod entry;
@@ -48,11 +49,13 @@ use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limit, Limits, Program, Typing};
 use crate::redact::Redactor;
 use crate::remedy::Wording;
-use crate::spending::{Account, BudgetsInForce};
+use crate::spending::{Account, BoundedAmount, BudgetsInForce};
 use crate::stack;
 use crate::syntax::names;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{ApprovalMode, Approvals, Candidate, Gate, GateOutcome, Permission, Verdict};
+use crate::tools::approval::{
+    ApprovalMode, Approvals, Candidate, Gate, GateOutcome, PendingQuestion, Permission, Verdict,
+};
 use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
@@ -64,11 +67,13 @@ use function::FunctionTurns;
 use input::{Input, InputError};
 use ledger::Ledger;
 use mcp::Servers;
-use record::PriorSpending;
+use record::{PriorRaise, PriorSpending};
 use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
+#[cfg(feature = "front-end")]
+pub use scope::UndoneTurn;
 #[cfg(feature = "front-end")]
 pub use scope::check_history;
 pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
@@ -78,7 +83,12 @@ pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
 pub struct Models {
     by_provider: BTreeMap<String, Arc<dyn Model>>,
     prices: Prices,
+    /// Whoever connects a provider that is first needed while a conversation goes on.
+    connector: Option<ProviderConnector>,
 }
+
+/// Connects a provider by its name; an error says why it cannot be asked.
+type ProviderConnector = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
 
 impl Models {
     /// No provider yet. The default knows only the prices of the table.
@@ -102,12 +112,35 @@ impl Models {
         Ok(models)
     }
 
-    fn of(&self, agent: &AgentSpec) -> Option<Arc<dyn Model>> {
-        match &agent.script {
-            Some(script) => Some(Arc::new(ScriptedModel(Arc::clone(script)))),
+    /// Providers that are not there are connected by this when a conversation goes on with one of their models.
+    #[cfg(feature = "front-end")]
+    #[must_use]
+    pub fn connected_by(
+        self,
+        connector: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { connector: Some(Arc::new(connector)), ..self }
+    }
+
+    fn of(&self, agent: &AgentSpec) -> Result<Arc<dyn Model>, RunError> {
+        let known = match &agent.script {
+            Some(script) => Some(Arc::new(ScriptedModel(Arc::clone(script))) as Arc<dyn Model>),
             None => self.by_provider.get(&agent.model.provider).cloned(),
+        };
+        known.ok_or_else(|| missing(agent, None))
+    }
+
+    /// The same for a model that a person has chosen meanwhile.
+    fn chosen(&self, agent: &AgentSpec) -> Result<Arc<dyn Model>, RunError> {
+        match (self.of(agent), &self.connector) {
+            (Err(_), Some(connect)) => connect(&agent.model.provider).map_err(|reason| missing(agent, Some(reason))),
+            (known, _) => known,
         }
     }
+}
+
+fn missing(agent: &AgentSpec, reason: Option<String>) -> RunError {
+    RunError::NoProvider { agent: agent.name.clone(), provider: agent.model.provider.clone(), reason }
 }
 
 /// Why a provider cannot be connected to.
@@ -258,6 +291,8 @@ pub struct Runtime {
     held: Mutex<BTreeMap<String, Attachment>>,
     /// Those that were looked up.
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
+    /// Held by whoever asks a person about a limit; what nobody was there to answer.
+    asking: tokio::sync::Mutex<Vec<(BoundedAmount, PendingQuestion)>>,
 }
 
 fn gate(run: String, config: &RuntimeConfig, program: &Program) -> Arc<Gate> {
@@ -455,12 +490,24 @@ pub enum RunError {
         max_depth: u64,
     },
     /// The program has connected no such provider.
-    #[error("no model provider `{provider}` for agent `{agent}`")]
+    #[error("no model provider `{provider}` for agent `{agent}`{}", because(.reason.as_deref()))]
     NoProvider {
         /// The agent.
         agent: String,
         /// The name of the provider.
         provider: String,
+        /// Why it cannot be connected.
+        reason: Option<String>,
+    },
+    /// The file of the agent is not made for this model.
+    #[error("`{model}` is not a model that agent `{agent}` is compatible with; compatible: {compatible}")]
+    Incompatible {
+        /// The agent.
+        agent: String,
+        /// The model.
+        model: String,
+        /// What its file says.
+        compatible: String,
     },
     /// Calls stand within each other deeper than is allowed.
     #[error("{0}")]
@@ -496,6 +543,18 @@ pub enum RunError {
     /// The program was linked without its Python files.
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// The conversation is larger than what its model takes, and nothing more can be left out of it.
+    #[error(
+        "the conversation of agent `{agent}` has about {size} tokens, and its model takes {window}; nothing more can be left out"
+    )]
+    ContextFull {
+        /// The agent.
+        agent: String,
+        /// How many tokens the next request would have.
+        size: u64,
+        /// How many it may have.
+        window: u64,
+    },
     /// A mistake of the program itself.
     #[error("llm-do itself failed: {words}")]
     Panicked {
@@ -534,11 +593,13 @@ impl RunError {
             | Self::NoAgent { .. }
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
+            | Self::Incompatible { .. }
             | Self::TooManyCalls(_)
             | Self::Toolset { .. }
             | Self::IdleRule { .. }
             | Self::Function { .. }
             | Self::NotStarted
+            | Self::ContextFull { .. }
             | Self::Panicked { .. }
             | Self::Ended(_) => None,
         }
@@ -556,6 +617,10 @@ impl RunError {
             UnfinishedReason::Broken { .. } => Finish::Error,
         })
     }
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
 fn cut_short(agent: &str, unfinished: &UnfinishedReason) -> String {
@@ -611,7 +676,7 @@ impl Runtime {
         let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
         let gate = gate(run_id::run_id(), &config, &program);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::before(config.budgets.clone()));
-        let account = ledger.open(config.limits.clone(), None);
+        let account = ledger.open(config.limits.clone(), None, 0);
         let (program, resumed) = (Arc::new(program), PriorSpending::default());
         let servers = OnceLock::new();
         let (said, prices, held) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -632,6 +697,7 @@ impl Runtime {
             servers,
             held,
             prices,
+            asking: tokio::sync::Mutex::default(),
         }
     }
 
@@ -676,9 +742,19 @@ impl Runtime {
 
     /// Every effect goes through this engine from now on. What earlier processes spent counts.
     #[must_use]
-    pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: PriorSpending) -> Self {
+    pub fn recorded_by(mut self, engine: Arc<dyn Journal>, mut resumed: PriorSpending) -> Self {
         self.steps = Steps::recorded_by(engine);
+        if let Some(known) = &self.config.approvals.known {
+            resumed.answered(self.gate.run(), known.as_ref());
+        }
         self.ledger.carry_over(self.account, resumed.total());
+        for (limit, PriorRaise { raise, is_refused }) in resumed.raised_for_all(self.account) {
+            match self.ledger.allowed(&limit) {
+                Some(allowed) if raise.is_from(allowed) && is_refused => self.ledger.refuse(&limit),
+                Some(allowed) if raise.is_from(allowed) => self.ledger.raise(&limit, raise.to),
+                Some(_) | None => {}
+            }
+        }
         resumed.account_to(&self.session);
         self.resumed = resumed;
         self
@@ -708,6 +784,18 @@ impl Runtime {
     /// The program that is run, with every name resolved.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// What runs without a question until the session ends.
+    #[cfg(feature = "front-end")]
+    pub fn granted(&self) -> Vec<crate::tools::approval::SessionGrant> {
+        self.gate.granted()
+    }
+
+    /// Asks again about what was granted for the session.
+    #[cfg(feature = "front-end")]
+    pub fn forget(&self, grant: &crate::tools::approval::SessionGrant) {
+        self.gate.forget(grant);
     }
 
     /// The calls that were refused so far, in order.
@@ -790,6 +878,7 @@ impl Runtime {
 
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
         let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
+        scope.keep_turns(scope::TurnKeeping::Never);
         let output = scope.turn(input).await;
         let messages = scope.finish().await;
         output.map(|output| (output, messages))
@@ -946,10 +1035,7 @@ impl Runtime {
         }
         let above = caller.nesting().unwrap_or_else(|| self.config.nesting());
         let nesting = above.deeper(caller.name(), agent).map_err(RunError::TooManyCalls)?;
-        let model = self
-            .models
-            .of(&spec)
-            .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
+        let model = self.models.of(&spec)?;
         CallScope::open(self, spec, model.as_ref(), call, nesting, caller).await
     }
 }

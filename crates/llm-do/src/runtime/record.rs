@@ -10,11 +10,13 @@ use super::totals::RunTotals;
 use super::{Outcome, Output, finish_of};
 use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Recorder as _};
 use crate::journal::call::{CallRecord, GivenResult, reply_at, value_at};
-use crate::journal::record::{JournalContents, JournalEntry, LostStep, StepProgress};
+use crate::journal::record::{JournalContents, JournalEntry, LostStep, StepProgress, limited_request};
 use crate::journal::requests::{RecordedRequest, requests, told_at};
-use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue};
+use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue, Steps};
 use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, given, unfenced};
-use crate::spending::Cost;
+use crate::project::Limit;
+use crate::spending::{Account, BoundedAmount, Cost, LimitHit};
+use crate::tools::approval::{Answer, AskedQuestion, KnownAnswers, LimitRaise, RecordedAnswer, key_of_call};
 use crate::tools::plane::{CallPosition, MOST_QUESTIONS};
 
 /// A finished turn of the entry, which names the records beneath it instead of repeating them.
@@ -25,6 +27,9 @@ pub(super) struct TurnRecord {
     input: Option<RawJson>,
     output: TurnOutput,
     messages: TurnMessages,
+    /// Why it came to no answer, if it stays in the conversation without one. Then the output is what was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<String>,
 }
 
 /// What was said in a turn.
@@ -90,7 +95,12 @@ impl StepValue for TurnRecord {
 impl TurnRecord {
     /// Of a function, which has no messages.
     pub(super) fn of_function(input: RawJson, output: &Output) -> Self {
-        Self { input: Some(input), output: TurnOutput::whole(output), messages: TurnMessages::Each(Vec::new()) }
+        Self {
+            input: Some(input),
+            output: TurnOutput::whole(output),
+            messages: TurnMessages::Each(Vec::new()),
+            stopped: None,
+        }
     }
 
     /// Of an agent: each message has its place among `sources`.
@@ -113,7 +123,17 @@ impl TurnRecord {
         } else {
             TurnMessages::Each(stored.collect())
         };
-        Self { input: (!is_shown).then_some(input), output, messages }
+        Self { input: (!is_shown).then_some(input), output, messages, stopped: None }
+    }
+
+    /// The same of a turn that came to no answer.
+    pub(super) fn stopped_by(self, reason: String) -> Self {
+        Self { stopped: Some(reason), ..self }
+    }
+
+    /// Why it came to no answer, if it did not.
+    pub(super) fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
     }
 
     /// What it says itself, without other records.
@@ -287,6 +307,67 @@ pub struct PriorSpending {
     spent: BTreeMap<String, Cost>,
     /// Requests within code that was interrupted, and those that gave no reply: nothing in the resumed run tells of them.
     lost: Vec<EventKind>,
+    /// Limits that people have raised. Each stands after those that it goes on from.
+    raised: Vec<RecordedRaise>,
+    /// Questions about limits that nobody has answered yet, with their keys.
+    asked: Vec<(String, AskedQuestion)>,
+}
+
+/// What is recorded where a limit was reached, and the model was to finish with what it had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WrapUpRecord {
+    pub limit: String,
+    pub used: f64,
+    pub allowed: f64,
+}
+
+impl StepValue for WrapUpRecord {}
+
+impl WrapUpRecord {
+    /// The limit that the call of this account came to at this place, as is recorded.
+    pub(super) fn at(place: &Steps, account: Account) -> Option<LimitHit> {
+        let records = place.records()?;
+        value_at::<Self>(&format!("{}/wrap_up", place.path()), records).ok().map(|recorded| recorded.hit(account))
+    }
+
+    fn hit(&self, account: Account) -> LimitHit {
+        let limit = match self.limit.strip_prefix("budget ") {
+            Some(name) => BoundedAmount::Budget { name: name.into(), per: "", on_limit: None },
+            None => BoundedAmount::Account(Limit::of_key(&self.limit).unwrap_or(Limit::Requests), account),
+        };
+        LimitHit { limit, used: self.used, allowed: self.allowed, needed: None }
+    }
+}
+
+/// A limit that a person has raised, or did not want to.
+#[derive(Clone, Debug)]
+struct RecordedRaise {
+    /// That of the question.
+    key: String,
+    /// The agents down to the one whose limit it is.
+    path: Vec<String>,
+    /// How far.
+    raise: LimitRaise,
+    is_refused: bool,
+}
+
+/// What a person has decided about a limit.
+pub(super) struct PriorRaise<'a> {
+    pub raise: &'a LimitRaise,
+    pub is_refused: bool,
+}
+
+impl RecordedRaise {
+    fn of(key: &str, asked: &AskedQuestion, answer: &Answer) -> Option<Self> {
+        let (path, raise) = asked.raise()?;
+        let is_refused = matches!(answer, Answer::Refuse { .. });
+        let raise = if is_refused { raise } else { raise.answered(answer)? };
+        Some(Self { key: key.to_owned(), path: path.to_vec(), raise, is_refused })
+    }
+
+    fn prior(&self) -> PriorRaise<'_> {
+        PriorRaise { raise: &self.raise, is_refused: self.is_refused }
+    }
 }
 
 impl PriorSpending {
@@ -299,7 +380,10 @@ impl PriorSpending {
         }
         // Calls are counted together, when the first of them begins.
         let models = contents.records().filter(|(_, record)| record.kind == StepKind::Model);
-        for (key, _) in models.filter(|(key, _)| contents.beneath(key).next().is_some()) {
+        let is_call =
+            |beneath: &str| beneath.starts_with("/c") && beneath[2..].starts_with(|c: char| c.is_ascii_digit());
+        let has_begun = |request: &str| contents.beneath(request).any(|(key, _)| is_call(&key[request.len()..]));
+        for (key, _) in models.filter(|(key, _)| has_begun(key)) {
             let Ok(reply) = reply_at(key, contents) else { continue };
             spent.entry(key.to_owned()).or_default().tool_calls = reply.tool_calls().count() as u64;
         }
@@ -311,7 +395,39 @@ impl PriorSpending {
             let kinds = events.into_iter().map(|event| event.kind);
             lost.extend(kinds.filter(|kind| !is_told(contents, key, kind)));
         }
-        Self { spent, lost }
+        let (raised, asked) = raised(contents);
+        Self { spent, lost, raised, asked }
+    }
+
+    /// Questions about limits that people have answered since count at once, whoever comes to the limit first.
+    pub(super) fn answered(&mut self, run: &str, known: &dyn KnownAnswers) {
+        for (key, asked) in &self.asked {
+            let answer = known.answer_to(&asked.request(run, key_of_call(key)));
+            self.raised.extend(answer.and_then(|answer| RecordedRaise::of(key, asked, &answer)));
+        }
+        sort(&mut self.raised);
+    }
+
+    /// Limits of the run, and of budgets in it, that people have raised.
+    pub(super) fn raised_for_all(&self, run: Account) -> impl Iterator<Item = (BoundedAmount, PriorRaise<'_>)> {
+        self.raised.iter().filter_map(move |recorded| {
+            let raise = &recorded.raise;
+            let limit = match raise.of.split_once(' ') {
+                None => BoundedAmount::Account(Limit::of_key(&raise.limit)?, run),
+                Some(("budget", name)) => BoundedAmount::Budget { name: name.into(), per: "", on_limit: None },
+                Some(_) => return None,
+            };
+            Some((limit, recorded.prior()))
+        })
+    }
+
+    /// Those of a call of an agent, by its place and the agents from the entry down to it.
+    pub(super) fn raised_beneath(&self, key: &str, path: &[String]) -> Vec<(Limit, PriorRaise<'_>)> {
+        let own = self.raised.iter().filter(|raised| {
+            let is_beneath = raised.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('/'));
+            is_beneath && raised.path == path && raised.raise.of.starts_with("agent ")
+        });
+        own.filter_map(|recorded| Some((Limit::of_key(&recorded.raise.limit)?, recorded.prior()))).collect()
     }
 
     /// Tells the totals of what no event will tell.
@@ -343,6 +459,30 @@ impl PriorSpending {
     pub(super) fn has_begun(&self, request: &str) -> bool {
         self.spent.get(request).is_some_and(|cost| cost.tool_calls > 0)
     }
+}
+
+/// What people have raised, each after what it goes on from, and what they are still asked about.
+fn raised(contents: &JournalContents) -> (Vec<RecordedRaise>, Vec<(String, AskedQuestion)>) {
+    let (mut raised, mut open) = (Vec::new(), Vec::new());
+    let is_about_limit = |key: &str| limited_request(key).is_some();
+    for (key, record) in contents.records().filter(|(_, record)| record.kind == StepKind::Ask) {
+        let shown = record.shown.as_ref().filter(|_| is_about_limit(key));
+        let Some(asked) = shown.and_then(|shown| shown.to::<AskedQuestion>().ok()) else { continue };
+        match &record.known {
+            StepProgress::Done(answer) => {
+                let answer = answer.to::<StepRecord<RecordedAnswer>>().ok();
+                raised.extend(answer.and_then(|answer| RecordedRaise::of(key, &asked, &answer.value.answer)));
+            }
+            StepProgress::Asked(_) => open.push((key.to_owned(), asked)),
+            StepProgress::Started(_) => {}
+        }
+    }
+    sort(&mut raised);
+    (raised, open)
+}
+
+fn sort(raised: &mut [RecordedRaise]) {
+    raised.sort_by(|one, other| one.raise.allowed.total_cmp(&other.raise.allowed));
 }
 
 /// The key of code that was interrupted: what it told until then went with it.
@@ -428,6 +568,7 @@ mod tests {
                 0 => TurnMessages::Replies(generator.one_of(&[0, 5, u64::MAX])),
                 _ => TurnMessages::Each(generator.list(3, message)),
             },
+            stopped: generator.maybe(Generator::text),
         };
         assert_replayed_is_live(turn, |turn| turn);
     }

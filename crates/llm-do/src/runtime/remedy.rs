@@ -3,6 +3,7 @@
 use super::RunError;
 use crate::message::UnfinishedReason;
 use crate::model::ModelError;
+use crate::model::protocol::ENDED_EARLY;
 use crate::remedy::Remedy;
 use crate::tools::Ending;
 
@@ -24,6 +25,7 @@ impl RunError {
                 UnfinishedReason::ContextWindow => Some(LARGER_CONTEXT.into()),
                 UnfinishedReason::Declined { .. } | UnfinishedReason::Broken { .. } => None,
             },
+            Self::ContextFull { .. } => Some(LARGER_CONTEXT.into()),
             Self::Limit { .. } => Some(Remedy::RaiseAgentLimit),
             Self::UnknownPrice { .. } => Some(Remedy::AllowUnknownPrices),
             Self::UnboundedTool { .. } => Some(Remedy::BoundServerTool),
@@ -34,6 +36,7 @@ impl RunError {
             | Self::NoAgent { .. }
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
+            | Self::Incompatible { .. }
             | Self::TooManyCalls(_)
             | Self::Toolset { .. }
             | Self::IdleRule { .. }
@@ -61,7 +64,9 @@ fn of_model(error: &ModelError) -> Option<Remedy> {
         ModelError::Authenticate(_) => Some(Remedy::ChooseProvider),
         ModelError::Unreachable(_) => Some(Remedy::SetConnections),
         // No answer came: a provider on the user's own machine was perhaps not started.
-        ModelError::Wait(fault) if fault.status.is_none() => Some(Remedy::FindProvider),
+        ModelError::Wait(fault) if fault.status.is_none() && !fault.message.starts_with(ENDED_EARLY) => {
+            Some(Remedy::FindProvider)
+        }
         ModelError::TimedOut(_) => Some(Remedy::AllowTime),
         ModelError::Wait(_) => Some(Remedy::TryLater),
         ModelError::ContextTooLong(_) => Some(LARGER_CONTEXT.into()),

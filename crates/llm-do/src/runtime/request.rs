@@ -17,11 +17,14 @@ use crate::model::prices::{ModelPrice, Money};
 use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
 use crate::model::{Conversation, Head, ModelError, ModelSettings, ServerTool, Thinking, ToolDeclaration};
-use crate::project::{AgentSpec, Limit};
+use crate::project::{AgentSpec, Limit, OnLimit, Typing};
 use crate::spending::{Account, BoundedAmount, Cost, LimitHit, ReserveError, Wish};
 
 /// No answer is bounded to fewer tokens for want of money.
 const LEAST_ANSWER: u64 = 1_024;
+
+/// So many tokens of what tools gave last, and of our own words, go into a last request.
+pub(super) const LAST_RESULTS: u64 = 4_096;
 
 /// Everything around a request but the conversation itself.
 pub(super) struct RequestContext<'a> {
@@ -34,8 +37,16 @@ pub(super) struct RequestContext<'a> {
     pub limited: LimitKinds,
     pub ledger: &'a Ledger,
     pub account: Account,
+    /// The account of the run.
+    pub run: Account,
     pub own: &'a mut OwnRequests,
+    /// The text of the answer as far as it has come, for whoever stops it.
+    pub heard: &'a mut String,
     pub events: &'a Events,
+    /// What is reserved already for the first sending.
+    pub reserved: Option<Reservation<'a>>,
+    /// Whether it is the last one of the call, for which something was kept back.
+    pub is_last: bool,
 }
 
 /// What is known of each request of a conversation when it is opened.
@@ -47,6 +58,11 @@ pub(super) struct OpeningEstimate {
 }
 
 impl OpeningEstimate {
+    /// Tokens of what goes in each time.
+    pub(super) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
     /// Estimates what each request with this head takes besides its history.
     pub(super) fn of(head: &Head) -> Self {
         let most =
@@ -103,6 +119,10 @@ pub(super) struct OwnRequests {
     pub earlier: u64,
     /// Of the whole call, as the agent's file says.
     pub limit: Option<u64>,
+    /// Of each turn, if a person has raised that.
+    pub of_turn: Option<u64>,
+    /// So many are kept back for the last one.
+    pub kept: u64,
 }
 
 /// Model requests of one turn, unless the agent's limits bound those of the whole call. It stops a model that goes round
@@ -110,17 +130,30 @@ pub(super) struct OwnRequests {
 const MOST_OF_A_TURN: u64 = 50;
 
 impl OwnRequests {
+    /// How often it may be asked, in the call or in a turn of it.
+    #[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
+    pub(super) fn allowed(&self) -> f64 {
+        self.limit.or(self.of_turn).unwrap_or(MOST_OF_A_TURN) as f64
+    }
+
+    /// Lets it be asked so often.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and bounded where it is read")]
+    pub(super) fn raise(&mut self, to: f64) {
+        let limit = if self.limit.is_some() { &mut self.limit } else { &mut self.of_turn };
+        *limit = Some(to as u64);
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
     fn check(&self, account: Account) -> Result<(), LimitHit> {
         let (made, allowed) = match self.limit {
             Some(allowed) => (self.sent, allowed),
-            None => (self.sent - self.earlier, MOST_OF_A_TURN),
+            None => (self.sent - self.earlier, self.of_turn.unwrap_or(MOST_OF_A_TURN)),
         };
-        if made < allowed {
+        if made.saturating_add(self.kept) < allowed {
             return Ok(());
         }
         let limit = BoundedAmount::Account(Limit::Requests, account);
-        Err(LimitHit { limit, used: made as f64, allowed: allowed as f64, needed: None })
+        Err(LimitHit { limit, used: made as f64, allowed: allowed as f64, needed: Some(1.0) })
     }
 }
 
@@ -169,7 +202,10 @@ impl RequestContext<'_> {
         let mut sendings = Sendings::of(self, history, conversation.longest_wait());
         sendings.admit().await?;
         match conversation.reply(history, &mut sendings, events).await {
-            Ok(reply) => sendings.answered(reply),
+            Ok(reply) => {
+                let goes_on = sendings.request.agent.output == Typing::Untyped && conversation.goes_on_with(&reply);
+                sendings.answered(reply, goes_on)
+            }
             Err(error) => {
                 sendings.close(&error.to_string());
                 match sendings.forbidden.take() {
@@ -181,6 +217,12 @@ impl RequestContext<'_> {
                 }
             }
         }
+    }
+
+    /// What it wishes for, unless the agent has asked often enough.
+    pub(super) fn admissible(&self, history: &[Message]) -> Result<Wish, LimitHit> {
+        self.own.check(self.account)?;
+        Ok(self.wish(history))
     }
 
     fn input(&self, history: &[Message]) -> InputEstimate {
@@ -195,15 +237,33 @@ impl RequestContext<'_> {
         let input = self.input(history);
         let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
         let fixed = Cost { input_tokens: input.tokens, output_tokens, ..Cost::REQUEST };
+        let last_of = self.is_last.then_some(self.account);
         match self.price.filter(|price| self.limited.money && !price.is_free()) {
-            None => Wish::exactly(fixed),
+            None => Wish { last_of, ..Wish::exactly(fixed) },
             Some(price) => {
                 let (money, per_token) = price.most(input.tokens);
                 let fixed = Cost { money: money.plus(self.opening.server_tools), ..fixed };
                 let (least, longest) = self.answer(input);
-                Wish { fixed, per_token, longest, least }
+                Wish { fixed, per_token, longest, least, last_of }
             }
         }
+    }
+
+    /// What a last request would take at most that comes after this one: its answer, and a little of what tools give, go in too.
+    pub(super) fn last_price(&self, history: &[Message]) -> Cost {
+        if self.limited == LimitKinds::default() {
+            return Cost::REQUEST;
+        }
+        let wish = self.wish(history);
+        let answer = wish.longest.max(self.agent.settings.max_tokens.unwrap_or(0));
+        let input_tokens = wish.fixed.input_tokens.saturating_add(answer).saturating_add(LAST_RESULTS);
+        let output_tokens = self.agent.settings.max_tokens.map_or(0, |most| most.min(LEAST_ANSWER));
+        let price = self.price.filter(|price| self.limited.money && !price.is_free());
+        let money = price.map_or(Money::ZERO, |price| {
+            let (input, per_token) = price.most(input_tokens);
+            input.plus(per_token.times(wish.least)).plus(self.opening.server_tools)
+        });
+        Cost { input_tokens, output_tokens, money, ..Cost::REQUEST }
     }
 
     /// The shortest answer that is of use, and the longest: thinking is part of it.
@@ -240,14 +300,14 @@ struct Sendings<'a> {
 }
 
 impl<'a> Sendings<'a> {
-    fn of(request: RequestContext<'a>, history: &'a [Message], longest_wait: Option<Duration>) -> Self {
-        let (wish, started) = (request.wish(history), Instant::now());
+    fn of(mut request: RequestContext<'a>, history: &'a [Message], longest_wait: Option<Duration>) -> Self {
+        let (wish, started, reserved) = (request.wish(history), Instant::now(), request.reserved.take());
         Self {
             request,
             history,
             longest_wait,
             wish,
-            reserved: None,
+            reserved,
             taken: RequestProgress::Nothing,
             started,
             forbidden: None,
@@ -257,10 +317,13 @@ impl<'a> Sendings<'a> {
     /// Waits until it fits, and begins a sending.
     async fn admit(&mut self) -> Result<(), ReserveError> {
         let RequestContext { ledger, account, .. } = self.request;
-        self.request.own.check(account)?;
-        self.reserved = Some(ledger.reserve(account, self.wish).await?);
+        if self.reserved.is_none() {
+            self.request.own.check(account)?;
+            self.reserved = Some(ledger.reserve(account, self.wish).await?);
+        }
         self.request.own.sent += 1;
         self.taken = RequestProgress::Nothing;
+        self.request.heard.clear();
         self.started = Instant::now();
         self.request.events.send(|| EventKind::RequestStarted {
             model: self.request.model.to_owned(),
@@ -273,10 +336,11 @@ impl<'a> Sendings<'a> {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn answered(mut self, mut reply: Reply) -> Result<Reply, RequestError> {
+    /// A reply that was cut for want of money, and can be gone on with, is one where a person is asked for more.
+    fn answered(mut self, mut reply: Reply, goes_on: bool) -> Result<Reply, RequestError> {
         let reserved = self.reserved.take();
         reply.usage = self.priced(&reply, reserved.as_ref());
-        let RequestContext { model, events, limited, .. } = self.request;
+        let RequestContext { model, events, limited, ledger, run, .. } = self.request;
         let spent = Cost::of(&reply.usage);
         let (lowered, expected) =
             reserved.as_ref().map_or((None, Money::ZERO), |it| (it.lowered.clone(), it.cost.money));
@@ -297,6 +361,9 @@ impl<'a> Sendings<'a> {
                     Lowering::Account(account) => self.request.ledger.money(account),
                     Lowering::Further(reached) => LimitHit { used: reached.used + spent.money.usd(), ..reached },
                 };
+                if goes_on && ledger.on_limit(&reached.limit, run) == OnLimit::Ask {
+                    return Ok(reply);
+                }
                 Err(RequestError::CutByMoney { reached, said: reply.text() })
             }
         }
@@ -386,6 +453,10 @@ impl Meter for Sendings<'_> {
 
     fn note(&mut self, taken: RequestProgress) {
         self.taken = taken;
+    }
+
+    fn hear(&mut self, text: &str) {
+        self.request.heard.push_str(text);
     }
 
     fn failed(&mut self, error: &ModelError) -> Result<(), SendingRefusal> {

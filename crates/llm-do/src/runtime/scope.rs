@@ -1,45 +1,60 @@
 //! One call of one agent, possibly many turns.
 
+mod commands;
+mod context;
+mod keep;
+mod limits;
 mod restore;
+mod wrap_up;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::continuation::joined;
 use super::input::Input;
-use super::ledger::LimitKinds;
+use super::ledger::{LimitKinds, Reservation};
 use super::output;
 use super::python;
 use super::record::{TurnMessage, TurnRecord};
 use super::repeats;
-use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, parts_of, tell_near};
+use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, parts_of};
 use super::toolsets::{self, CallToolsets, ToolsetOpenError};
 use super::{Output, RunError, Runtime, offered_server_tools};
 use crate::BoxFuture;
+use crate::dormant::dormant;
 use crate::event::{CallEnd, CallKind, Derivation, EventKind, Events, Renaming, StepOrigin, TraceCall};
 use crate::journal::call::{RecordedReply, of_input};
 use crate::journal::digest::Chain;
 use crate::journal::{RequestParts, StepDescription, StepKind, StepParts, Steps, Stop};
 use crate::message::{
     Arguments, Content, Message, NextAction, RawJson, Reply, ToolCall, ToolResult, UnfinishedReason, UserMessage,
-    next_step,
+    next_step, write_identity,
 };
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
-use crate::project::{AgentSpec, Limit, Limits, Typing};
-use crate::spending::{Account, BoundedAmount, Cost, LimitHit};
+use crate::project::{AgentSpec, Limit, Limits, OnLimit, Typing};
+use crate::spending::{Account, BoundedAmount, LimitHit};
 use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Ending, Nesting};
 
+use wrap_up::Finishing;
+
+#[cfg(feature = "front-end")]
+pub use commands::UndoneTurn;
+pub(super) use keep::TurnKeeping;
 #[cfg(feature = "front-end")]
 pub use restore::check_history;
 pub use restore::{RestoredExchange, RestoredTurns};
+
+use context::ContextRoom;
+use keep::PastTurn;
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
@@ -99,6 +114,9 @@ impl Caller<'_> {
     }
 }
 
+/// Comes when whoever began a turn does not want it any more.
+type Cancellation<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;
+
 /// The state of one call: what a reset would throw away.
 #[derive(Debug)]
 pub struct CallFrame {
@@ -131,16 +149,31 @@ pub struct CallScope<'r> {
     own: OwnRequests,
     /// The one that is going on.
     turn: Option<Turn>,
-    /// What the last turn had come to when it failed.
+    /// What the last turn had come to when it was taken back.
     unfinished: Vec<Message>,
+    /// Whether a turn that came to no answer stays.
+    keeping: TurnKeeping,
+    /// The turns that are in the history, behind what it began with.
+    past: Vec<PastTurn>,
+    /// Why the last turn came to no answer, until the model is told.
+    interrupted: Option<String>,
+    /// The text of a reply that is still coming.
+    heard: String,
+    room: ContextRoom,
     /// How many turns were begun; of those that are taken over from a record, the numbers count.
     turns: u64,
+    /// What was wanted since the last turn.
+    commands: u64,
     /// Whether its beginning was told.
     has_begun: bool,
     /// What its requests are made of, if they are recorded.
     parts: Option<Arc<RequestParts>>,
     /// Of the turn that is going on.
     requests: u64,
+    /// How often a person was asked about the calls of the last reply.
+    asked_for_calls: usize,
+    /// Set where a limit is reached and the model is to finish with what it has.
+    finishing: Option<Box<Finishing>>,
     /// The last request, whose record has the last reply.
     answered: Option<Arc<StepOrigin>>,
     /// Identifies what was said so far in a recorded run.
@@ -189,8 +222,9 @@ impl<'r> CallScope<'r> {
             Caller::Call(cx) => Account(cx.account),
         };
         // Its own requests are counted apart: those of the agents it calls are theirs.
-        let limits = Limits { max_requests: None, ..agent.limits.clone() };
-        let account = runtime.ledger.open(limits, Some(payer));
+        let on_limit = agent.limits.on_limit.or(runtime.config.limits.on_limit);
+        let limits = Limits { max_requests: None, on_limit, ..agent.limits.clone() };
+        let account = runtime.ledger.open(limits, Some(payer), path.len());
         runtime.ledger.carry_over(account, runtime.resumed.spent_beneath(steps.path()));
         for name in missing {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
@@ -198,11 +232,12 @@ impl<'r> CallScope<'r> {
         }
         let head = head(runtime, &agent, &plane);
         let (opening, limited) = (OpeningEstimate::of(&head), runtime.ledger.limited(account));
-        let own = OwnRequests { limit: agent.limits.max_requests, ..OwnRequests::default() };
+        let kept = u64::from(on_limit == Some(OnLimit::WrapUp));
+        let own = OwnRequests { limit: agent.limits.max_requests, kept, ..OwnRequests::default() };
         let parts = steps.is_recorded().then(|| Arc::new(parts_of(&head)));
         let conversation = model.open(head);
         let price = runtime.price_of(&agent.model);
-        Ok(Self {
+        let mut scope = Self {
             runtime,
             model: agent.model.to_string(),
             agent,
@@ -221,15 +256,25 @@ impl<'r> CallScope<'r> {
             own,
             turn: None,
             unfinished: Vec::new(),
+            keeping: TurnKeeping::default(),
+            past: Vec::new(),
+            interrupted: None,
+            heard: String::new(),
+            room: ContextRoom::default(),
             turns: 0,
+            commands: 0,
             has_begun: false,
             parts,
             requests: 0,
+            asked_for_calls: 0,
+            finishing: None,
             answered: None,
             chain: None,
             started: Instant::now(),
             ended: None,
-        })
+        };
+        scope.restore_raises();
+        Ok(scope)
     }
 
     /// Where the call is and what was said in it.
@@ -247,44 +292,50 @@ impl<'r> CallScope<'r> {
         self.parent.is_none()
     }
 
+    /// What becomes of turns that come to no answer.
+    pub(super) fn keep_turns(&mut self, keeping: TurnKeeping) {
+        self.keeping = keeping;
+    }
+
+    /// Whether the last turn came to no answer and stays in the history all the same.
+    #[cfg(feature = "front-end")]
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
+    }
+
     /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
     pub async fn turn_until(
         &mut self,
         input: impl Into<Input>,
-        cancelled: impl Future<Output = ()>,
+        cancelled: impl Future<Output = ()> + Send,
     ) -> Result<Output, RunError> {
-        self.converse_until(Turn::of(input.into(), None), cancelled).await
+        let cancelled = pin!(cancelled);
+        self.converse(Turn::of(input.into(), None), Some(cancelled)).await
     }
 
-    async fn converse_until(&mut self, turn: Turn, cancelled: impl Future<Output = ()>) -> Result<Output, RunError> {
-        tokio::select! {
-            biased;
-            output = self.converse(turn) => return output,
-            // Heard also after a turn that has used up all that one poll may use.
-            () = tokio::task::coop::unconstrained(cancelled) => {}
-        }
-        let partial = self.partial_text();
-        self.settle(Err(RunError::Cancelled { partial }))
-    }
-
-    /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
+    /// One input → one answer. Of a turn that fails after the model has replied, what was said and done stays in the history,
+    /// and the next message tells the model; any other leaves the history as it was. So does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
-        self.converse(Turn::of(input.into(), None)).await
+        self.converse(Turn::of(input.into(), None), None).await
     }
 
     /// A turn that another call asked for: its caller has already passed the gate.
     pub(super) async fn called(&mut self, input: Input, reach: Reach) -> Result<Output, RunError> {
-        self.converse(Turn::of(input, Some(reach))).await
+        self.converse(Turn::of(input, Some(reach)), None).await
     }
 
     /// A turn. The code of a future is made by every crate that waits for it, as each optimises its own; behind a box it
     /// is made once, here.
     #[inline(never)]
-    fn converse(&mut self, turn: Turn) -> BoxFuture<'_, Result<Output, RunError>> {
-        Box::pin(self.begin_turn(turn))
+    fn converse<'a>(
+        &'a mut self,
+        turn: Turn,
+        cancelled: Option<Cancellation<'a>>,
+    ) -> BoxFuture<'a, Result<Output, RunError>> {
+        Box::pin(self.begin_turn(turn, cancelled))
     }
 
-    async fn begin_turn(&mut self, turn: Turn) -> Result<Output, RunError> {
+    async fn begin_turn(&mut self, turn: Turn, cancelled: Option<Cancellation<'_>>) -> Result<Output, RunError> {
         self.roll_back();
         self.unfinished.clear();
         if !self.has_begun {
@@ -295,18 +346,56 @@ impl<'r> CallScope<'r> {
         }
         self.ended = Some(CallEnd::Error("cancelled".to_owned()));
         self.turns += 1;
-        self.requests = 0;
+        (self.commands, self.requests) = (0, 0);
         self.own.earlier = self.own.sent;
         self.turn = Some(Turn { start: self.frame.history.len(), ..turn });
-        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
-        let output = within(run_limit, pin!(self.timed_turn())).await;
-        let output = output.unwrap_or_else(|allowed| Err(self.run_timed_out(allowed)));
+        // A turn of the entry is one step; that of a nested call is its caller's.
+        let output = if self.is_entry() && self.steps.is_recorded() {
+            Box::pin(self.recorded_turn(cancelled)).await
+        } else {
+            let output = self.bounded_turn(cancelled).await;
+            if let Err(error) = &output
+                && self.keep(error)
+            {
+                self.end_turn();
+            }
+            output
+        };
         self.settle(output)
+    }
+
+    /// Until its answer, the end of its time, or the wish of whoever began it.
+    async fn bounded_turn(&mut self, cancelled: Option<Cancellation<'_>>) -> Result<Output, RunError> {
+        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
+        let output = {
+            let timed = pin!(self.timed_turn());
+            let turn = pin!(within(run_limit, timed));
+            match cancelled {
+                None => Some(turn.await),
+                Some(cancelled) => {
+                    // Heard also after a turn that has used up all that one poll may use.
+                    let mut cancelled = pin!(dormant(tokio::task::coop::unconstrained(cancelled)));
+                    let mut turn = turn;
+                    std::future::poll_fn(|cx| match turn.as_mut().poll(cx) {
+                        Poll::Ready(output) => Poll::Ready(Some(output)),
+                        Poll::Pending => cancelled.as_mut().poll(cx).map(|()| None),
+                    })
+                    .await
+                }
+            }
+        };
+        match output {
+            Some(output) => output.unwrap_or_else(|allowed| Err(self.run_timed_out(allowed))),
+            None => Err(RunError::Cancelled { partial: self.partial_text() }),
+        }
     }
 
     /// Within the time that the agent's file allows.
     async fn timed_turn(&mut self) -> Result<Output, RunError> {
-        let output = within(self.agent.limits.timeout_seconds, pin!(self.take_turn())).await;
+        if self.is_entry() {
+            Box::pin(python::renew(&self.runtime.program, &self.events)).await;
+        }
+        let output = within(self.agent.limits.timeout_seconds, pin!(self.live_turn())).await;
         output.unwrap_or_else(|allowed| Err(self.timed_out(allowed)))
     }
 
@@ -322,7 +411,7 @@ impl<'r> CallScope<'r> {
             Err(error) => CallEnd::Error(error.to_string()),
         });
         match &output {
-            Ok(_) => self.turn = None,
+            Ok(_) => self.end_turn(),
             Err(error) => {
                 self.roll_back();
                 if self.is_entry() {
@@ -335,9 +424,12 @@ impl<'r> CallScope<'r> {
 
     /// Forgets a turn that did not come to its end.
     fn roll_back(&mut self) {
-        if let Some(Turn { start, .. }) = self.turn.take() {
+        if let Some(Turn { start, told, .. }) = self.turn.take() {
             self.unfinished = self.frame.history.split_off(start);
-            self.conversation.rewind(start);
+            self.rewind(start);
+            self.heard.clear();
+            // Nobody was told.
+            self.interrupted = told.or(self.interrupted.take());
         }
     }
 
@@ -348,6 +440,7 @@ impl<'r> CallScope<'r> {
             Message::Assistant(reply) => Some(reply.text()),
             Message::User(_) | Message::Tool(_) => None,
         });
+        let replies = replies.chain([self.heard.clone()]);
         replies.filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join("\n")
     }
 
@@ -362,11 +455,12 @@ impl<'r> CallScope<'r> {
         let LimitHit { ref limit, used, allowed, needed } = *reached;
         self.tell_limit(&limit.name(), used, allowed);
         match limit {
-            BoundedAmount::Budget { name, per } => {
+            BoundedAmount::Budget { name, per, .. } => {
                 let (budget, per) = (name.to_string(), (*per).to_owned());
                 Ending::Budget { budget, per, used, allowed, needed, partial }.into()
             }
             BoundedAmount::Account(limit, account) => {
+                let needed = needed.filter(|_| *limit == Limit::Cost);
                 let (limit, is_of_run) = (limit.key().to_owned(), *account == self.runtime.account);
                 if is_of_run {
                     return Ending::Limit { limit, used, allowed, needed, partial }.into();
@@ -380,18 +474,7 @@ impl<'r> CallScope<'r> {
         self.events.send(|| EventKind::LimitReached { limit: limit.to_owned(), used, allowed });
     }
 
-    /// A turn of the entry is one step; that of a nested call is its caller's.
-    async fn take_turn(&mut self) -> Result<Output, RunError> {
-        if self.is_entry() {
-            Box::pin(python::renew(&self.runtime.program, &self.events)).await;
-        }
-        if !self.is_entry() || !self.steps.is_recorded() {
-            return self.live_turn().await;
-        }
-        Box::pin(self.recorded_turn()).await
-    }
-
-    async fn recorded_turn(&mut self) -> Result<Output, RunError> {
+    async fn recorded_turn(&mut self, cancelled: Option<Cancellation<'_>>) -> Result<Output, RunError> {
         let (steps, mut live) = (self.turn_steps(), None);
         let input = self.turn.as_ref().and_then(|turn| turn.input.as_deref()).expect(UNTAKEN);
         let (request, shown) = (RawJson::of(&(&self.agent.name, input)), input.to_json());
@@ -400,21 +483,40 @@ impl<'r> CallScope<'r> {
             || StepDescription::new(StepKind::Call, &request),
             |events| async move {
                 scope.events = Events::clone(&events);
-                let output = scope.live_turn().await?;
-                let record = scope.turn_record(shown, &output);
-                *ran = Some(output);
+                let ended = scope.bounded_turn(cancelled).await;
+                let record = match &ended {
+                    Ok(output) => scope.turn_record(shown, output),
+                    Err(error) if scope.keep(error) => scope.kept_record(shown),
+                    Err(error) => return Err(error.clone()),
+                };
+                *ran = Some(ended);
                 Ok::<_, RunError>(record)
             },
         );
         let turn = turn.await;
         self.events = events;
         let turn = turn?;
-        if let Some(output) = live {
-            return Ok(output);
+        if let Some(ended) = live {
+            self.end_turn();
+            return ended;
         }
         let records = steps.records().ok_or(Stop::Failed)?;
         self.frame.history.extend(turn.messages(steps.path(), records).map_err(Stop::Journal)?);
-        Ok(turn.output(steps.path(), records).map_err(Stop::Journal)?)
+        self.end_turn();
+        self.restore_left_out(steps.path(), records).map_err(Stop::Journal)?;
+        self.restore_view()?;
+        let output = turn.output(steps.path(), records).map_err(Stop::Journal)?;
+        self.interrupted = turn.stopped().map(str::to_owned);
+        match self.interrupted {
+            None => Ok(output),
+            Some(_) => Err(RunError::Cancelled { partial: output.into_text() }),
+        }
+    }
+
+    /// A turn that stays without an answer, likewise.
+    fn kept_record(&self, input: RawJson) -> TurnRecord {
+        let reason = self.interrupted.clone().unwrap_or_default();
+        self.turn_record(input, &Output::Text(self.partial_text())).stopped_by(reason)
     }
 
     /// The turn that has just ended, in words that name the records beneath it.
@@ -428,6 +530,7 @@ impl<'r> CallScope<'r> {
         let is_recorded = self.turn.as_ref().is_some_and(|turn| turn.is_recorded);
         let (input, reach) = self.turn.as_mut().and_then(Turn::take_input).expect(UNTAKEN);
         let turn = self.turn_steps();
+        let note = self.interruption_note();
         let steps = turn.at(format_args!("input"));
         let (Self { runtime, agent, frame, events, .. }, turn) = (&*self, &turn);
         let request = steps.is_recorded().then(|| RawJson::of(&input));
@@ -444,7 +547,11 @@ impl<'r> CallScope<'r> {
                 None => runtime.permitted_reach(&input, &frame.path, turn, &telling).await?,
             };
             let (premises, registry) = (runtime.program.premises(), &runtime.program.registry);
-            Ok::<_, RunError>(input.into_message(agent, premises, &reach, registry).await?)
+            let mut parts = input.into_message(agent, premises, &reach, registry).await?;
+            if let Some(note) = note {
+                parts.insert(0, note);
+            }
+            Ok::<_, RunError>(parts)
         };
         let parts = steps.run(description, &telling, effect).await?;
         events.send_of(telling.origin(), || Derivation::Heard, || of_input(&parts));
@@ -458,18 +565,28 @@ impl<'r> CallScope<'r> {
         let _turn = cancellation.drop_guard_ref();
         let parts = self.build_user_message().await?;
         self.push(Message::User(UserMessage { parts }), TurnMessage::Input);
+        let told = self.interrupted.take();
+        if let Some(turn) = &mut self.turn {
+            turn.told = told;
+        }
         let mut repairs = 0;
         loop {
             // A model that answers at once, a script or a record, waits for nothing: signals and others get their turn.
             tokio::task::coop::consume_budget().await;
             let (message, source) = match next_step(&self.frame.history) {
-                NextAction::AskModel => {
-                    let (reply, source) = self.ask().await?;
-                    (Message::Assistant(reply), source)
-                }
+                NextAction::AskModel => match self.ask().await {
+                    Ok((reply, source)) => (Message::Assistant(reply), source),
+                    Err(error) => return self.wrapped_up(error).await,
+                },
                 NextAction::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
-                    self.count_calls(calls.len())?;
+                    if let Err(reached) = self.spend_calls(calls.len()) {
+                        // Boxed: hardly any reply comes so far.
+                        match Box::pin(self.admit_calls(reached)).await {
+                            Ok(()) => continue,
+                            Err(error) => return self.wrapped_up(error).await,
+                        }
+                    }
                     let results = self.plane().run(&calls, &self.context(&cancellation)).await?;
                     if let Some(turn) = &mut self.turn {
                         turn.failures.note(&self.agent.name, &calls, &results)?;
@@ -524,20 +641,10 @@ impl<'r> CallScope<'r> {
         (results, is_noted)
     }
 
-    /// Calls that had begun in an earlier process were counted there.
-    fn count_calls(&self, calls: usize) -> Result<(), RunError> {
-        if self.runtime.resumed.has_begun(self.request_steps().path()) {
-            return Ok(());
-        }
-        let cost = Cost { tool_calls: calls as u64, ..Cost::default() };
-        let spent = self.runtime.ledger.spend(self.account, cost);
-        tell_near(spent.map_err(|reached| self.limited(&reached, self.partial_text()))?, &self.events);
-        Ok(())
-    }
-
     fn push(&mut self, message: Message, source: TurnMessage) {
         self.events.log(&message);
         self.frame.history.push(message);
+        self.extend_view();
         if let Some(turn) = self.turn.as_mut().filter(|_| self.steps.is_recorded()) {
             turn.sources.push(source);
         }
@@ -600,16 +707,21 @@ impl<'r> CallScope<'r> {
     async fn go_on_with(&mut self, begun: Reply) -> Result<Reply, RunError> {
         let start = self.frame.history.len();
         self.frame.history.push(Message::Assistant(begun.clone()));
+        self.extend_view();
         let rest = match self.request().await {
             Ok(rest) => Some(rest),
             // A model that does not want it: what was said is not lost with it.
             Err(RunError::Model { error: ModelError::FixRequest(_), .. }) => None,
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.frame.history.truncate(start);
+                self.rewind(start);
+                return Err(error);
+            }
         };
         self.frame.history.truncate(start);
         self.answered = None;
         self.chain = None;
-        self.conversation.rewind(start);
+        self.rewind(start);
         Ok(match rest {
             Some(rest) => joined(begun, rest),
             None => begun,
@@ -618,9 +730,35 @@ impl<'r> CallScope<'r> {
 
     async fn request(&mut self) -> Result<Reply, RunError> {
         self.requests += 1;
-        self.extend_chain();
+        self.asked_for_calls = 0;
         let steps = self.request_steps();
-        self.own.sent += self.runtime.resumed.requests_at(steps.path());
+        // Boxed, here and below: hardly any conversation fills a window.
+        if self.may_need_room(&steps) {
+            Box::pin(self.make_room(&steps)).await?;
+        }
+        // In one function, since it is gone through whenever a piece of an answer has come.
+        let mut is_again = false;
+        loop {
+            self.extend_chain();
+            self.own.sent += self.runtime.resumed.requests_at(steps.path());
+            // Boxed: mostly a limit is the end.
+            let reserved = if self.limited.reacts { Box::pin(self.admitted(&steps)).await? } else { None };
+            let reply = self.sent(steps.clone(), reserved, false).await;
+            let Err(RunError::Model { error: ModelError::ContextTooLong(_), .. }) = &reply else { return reply };
+            if is_again || !Box::pin(self.learn_window(&steps)).await? {
+                return reply;
+            }
+            is_again = true;
+        }
+    }
+
+    /// Sends a request for which there is room, as the step at this place.
+    async fn sent(
+        &mut self,
+        steps: Steps,
+        reserved: Option<Reservation<'r>>,
+        is_last: bool,
+    ) -> Result<Reply, RunError> {
         let Self {
             runtime,
             agent,
@@ -630,14 +768,16 @@ impl<'r> CallScope<'r> {
             limited,
             account,
             own,
+            heard,
             conversation,
             frame,
             chain,
             events,
             parts,
+            room,
             ..
         } = &mut *self;
-        let (limited, history) = (*limited, &frame.history);
+        let (limited, history) = (*limited, room.sent(&frame.history));
         let description = || {
             let described = StepDescription::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
             let made_of =
@@ -649,22 +789,42 @@ impl<'r> CallScope<'r> {
         };
         let telling = steps.telling(events);
         let effect = async {
-            let (price, ledger, account) = (price.as_deref(), &runtime.ledger, *account);
-            let request =
-                RequestContext { agent, model, price, opening, limited, ledger, account, own, events: &telling };
+            let (price, ledger, run, account) = (price.as_deref(), &runtime.ledger, runtime.account, *account);
+            let events = &*telling;
+            let request = RequestContext {
+                agent,
+                model,
+                price,
+                opening,
+                limited,
+                ledger,
+                account,
+                run,
+                own,
+                heard,
+                events,
+                reserved,
+                is_last,
+            };
             request.ask(conversation.as_mut(), history).await.map(RecordedReply)
         };
         let reply: Result<RecordedReply, RequestError> = steps.run(description, &telling, effect).await;
         let answered = telling.origin().cloned();
         drop(telling);
         self.answered = answered;
-        reply.map(|RecordedReply(reply)| reply).map_err(|unanswered| match unanswered {
-            RequestError::Limit(reached) => self.limited(&reached, self.partial_text()),
+        if reply.is_ok() {
+            self.heard.clear();
+        }
+        reply.map(|RecordedReply(reply)| reply).map_err(|unanswered| self.unanswered(unanswered, &steps))
+    }
+
+    fn unanswered(&mut self, unanswered: RequestError, steps: &Steps) -> RunError {
+        match unanswered {
+            RequestError::Limit(reached) => self.reached(&reached, steps),
             RequestError::Budget(reason) => Ending::BudgetUnkept { reason }.into(),
             RequestError::CutByMoney { reached, said } => {
-                let before = self.partial_text();
-                let all = [before, said].into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>();
-                self.limited(&reached, all.join("\n"))
+                self.heard = said;
+                self.reached(&reached, steps)
             }
             RequestError::Model { error, forbidden: None } => RunError::Model { agent: self.agent.name.clone(), error },
             RequestError::Model { error, forbidden: Some(reached) } => {
@@ -674,7 +834,7 @@ impl<'r> CallScope<'r> {
                 RunError::NotAskedAgain { agent: self.agent.name.clone(), error: Box::new(error), limit }
             }
             RequestError::Stopped(stop) => stop.into(),
-        })
+        }
     }
 
     /// What identifies the next request, if a journal or a listener wants to know: the agent and all that was said, but neither model
@@ -685,8 +845,11 @@ impl<'r> CallScope<'r> {
         }
         let chain =
             self.chain.get_or_insert_with(|| Chain::starting_with([&*self.agent.name, &*self.agent.instructions]));
+        let mut identity = Vec::new();
         for message in &self.frame.history[chain.len()..] {
-            chain.push(RawJson::of(message).get());
+            identity.clear();
+            write_identity(message, &mut identity);
+            chain.push(&identity);
         }
     }
 
@@ -784,6 +947,7 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
         model: agent.model.clone(),
         instructions: agent.instructions.clone(),
         tools: tools.collect(),
+        may_call: true,
         server_tools: offered_server_tools(agent, &runtime.config.approvals).to_vec(),
         settings: agent.settings.clone(),
         output: agent.output.schema().cloned(),
@@ -804,6 +968,8 @@ struct Turn {
     sources: Vec<TurnMessage>,
     /// Its message stands in the record, and is not made anew.
     is_recorded: bool,
+    /// What its message tells of the turn before.
+    told: Option<String>,
     failures: Failures,
 }
 
@@ -818,6 +984,7 @@ impl Turn {
             start: 0,
             sources: Vec::new(),
             is_recorded: false,
+            told: None,
             failures: Failures::default(),
         }
     }

@@ -61,7 +61,7 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<ShellPart>, events: &Events)
     }
     let definition = Arc::new(parts.iter().map(|part| part.config.clone()).collect::<Vec<_>>());
     let shell = Shell::open(tool, parts, surroundings)?;
-    Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() })
+    Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new(), file: None })
 }
 
 fn part(used: &ToolsetUse) -> Option<(String, ShellPart)> {

@@ -100,6 +100,11 @@ fn uses(agent: &AgentSpec) -> impl Iterator<Item = (usize, &ToolsetUse)> {
     agent.tools.iter().chain(&agent.toolsets).enumerate()
 }
 
+/// Where the agent's rules for a toolset stand, if it has any.
+fn rules_file(agent: &AgentSpec, used: &ToolsetUse) -> Option<String> {
+    (!used.rules.is_empty()).then(|| agent.file.to_string_lossy().into_owned())
+}
+
 fn is_served(used: &ToolsetUse) -> bool {
     matches!(used.source.origin(), ToolsetSource::Mcp(_))
 }
@@ -123,7 +128,8 @@ async fn open_servers(
         let toolset = Box::new(McpTools { server: runtime.servers().get(config), tools });
         let toolset = through_variants(&used.source, toolset)?;
         let (name, rules) = (used.name.clone(), used.rules.clone());
-        Ok((place, OpenToolset { name, definition, toolset, rules }))
+        let file = rules_file(agent, used);
+        Ok((place, OpenToolset { name, definition, toolset, rules, file }))
     });
     join_all(opening).await
 }
@@ -185,6 +191,7 @@ async fn open_one(
         definition: Arc::<ToolsetSource>::clone(&used.source),
         toolset: through_variants(&used.source, toolset)?,
         rules: used.rules.clone(),
+        file: rules_file(agent, used),
     }))
 }
 
@@ -329,6 +336,7 @@ pub(super) fn exported(program: &Program) -> Vec<OpenToolset> {
         definition: Arc::new(ToolsetSource::Registered(RegisteredSource::Tool(tool.declared()))),
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
+        file: None,
     });
     let python = program.registry.python.iter().flat_map(|host| host.tools.values().map(move |tool| (host, tool)));
     let python = python.map(|(host, tool)| OpenToolset {
@@ -336,6 +344,7 @@ pub(super) fn exported(program: &Program) -> Vec<OpenToolset> {
         definition: Arc::new(format!("Python({})", tool.name)),
         toolset: Box::new(python::single(Arc::clone(host), tool.clone())),
         rules: Rules::new(),
+        file: None,
     });
     exported.chain(python).collect()
 }

@@ -10,6 +10,7 @@ mod open;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,7 +25,9 @@ use super::layout::{StoreLayout, now};
 use super::period::{CalendarDay, CalendarPeriod, LocalZone, PeriodLength};
 use crate::BoxFuture;
 use crate::model::prices::Money;
-use crate::spending::{BoundedAmount, BudgetsInForce, FurtherLedger, FurtherReservation, LimitHit, ReserveError, Wish};
+use crate::spending::{
+    Account, BoundedAmount, BudgetsInForce, FurtherLedger, FurtherReservation, LimitHit, OnLimit, ReserveError, Wish,
+};
 
 /// What may be spent in each period.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +42,8 @@ pub struct Budget {
     pub project: Option<PathBuf>,
     /// From this share on it is told that it comes to its end.
     pub warn_at: Option<f64>,
+    /// What happens where it is used up; what holds for the run if nothing is said.
+    pub on_limit: Option<OnLimit>,
 }
 
 impl Budget {
@@ -57,7 +62,7 @@ impl Budget {
     }
 
     fn bounded(&self) -> BoundedAmount {
-        BoundedAmount::Budget { name: self.name.as_str().into(), per: self.per.name() }
+        BoundedAmount::Budget { name: self.name.as_str().into(), per: self.per.name(), on_limit: self.on_limit }
     }
 
     fn unkept(&self, reason: String) -> BudgetError {
@@ -104,9 +109,10 @@ impl BudgetBook {
             return Ok(None);
         }
         let budgets = covering.into_iter().map(|budget| self.opened(budget)).collect::<Result<Vec<_>, _>>()?;
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let (told, raised, kept) = (Arc::new(Mutex::new(Vec::new())), Mutex::default(), Mutex::default());
         let settled = Arc::clone(&self.settled);
-        Ok(Some(BudgetsInForce(Arc::new(RunBudgets { budgets, zone: self.zone.clone(), told, settled }))))
+        let zone = self.zone.clone();
+        Ok(Some(BudgetsInForce(Arc::new(RunBudgets { budgets, zone, told, raised, kept, settled }))))
     }
 
     /// Shared with the other runs of this process.
@@ -181,7 +187,19 @@ struct RunBudgets {
     zone: LocalZone,
     /// Those whose end was told of in this run.
     told: Arc<Mutex<Vec<String>>>,
+    /// Those that a person has raised for this run, and how far.
+    raised: Mutex<BTreeMap<String, f64>>,
+    /// What this run keeps back for last requests, at which budgets.
+    kept: Mutex<BTreeMap<Account, KeptBack>>,
     settled: Arc<Notify>,
+}
+
+/// What is kept back for the last request of a call.
+#[derive(Clone, Copy)]
+struct KeptBack {
+    money: Money,
+    /// Where a budget says nothing.
+    unless_said: Option<OnLimit>,
 }
 
 /// What came of trying to reserve.
@@ -206,7 +224,7 @@ impl RunBudgets {
             }
         }
         let (longest, lowered) = loop {
-            let stands = stands(&mut locks, &periods)?;
+            let stands = self.stands(&mut locks, &periods, wish.last_of)?;
             let hit = |index: usize, needed: Option<Money>| self.hit(index, stands[index].spent, needed);
             match room(&stands, wish) {
                 Room::Fits { longest, lowered } => break (longest, lowered.map(|index| hit(index, None))),
@@ -247,22 +265,61 @@ impl RunBudgets {
 
     fn hit(&self, index: usize, spent: Money, needed: Option<Money>) -> LimitHit {
         let terms = &self.budgets[index].terms;
-        LimitHit { limit: terms.bounded(), used: spent.usd(), allowed: terms.usd, needed: needed.map(Money::usd) }
+        let allowed = self.allowed_by(terms);
+        LimitHit { limit: terms.bounded(), used: spent.usd(), allowed, needed: needed.map(Money::usd) }
     }
-}
 
-fn stands(locks: &mut [LockedBudget<'_>], periods: &[CalendarPeriod]) -> Result<Vec<BudgetStand>, BudgetError> {
-    let stand = |(lock, period): (&mut LockedBudget<'_>, &CalendarPeriod)| {
-        let account: BudgetAccount = lock.account(period)?;
-        let (allowed, reserved) = (lock.budget.terms.allowed(), account.reserved());
-        Ok(BudgetStand { allowed, spent: account.spent, reserved })
-    };
-    locks.iter_mut().zip(periods).map(stand).collect()
+    /// In dollars, with what a person has added for this run.
+    fn allowed_by(&self, terms: &Budget) -> f64 {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).get(&terms.name).copied();
+        raised.map_or(terms.usd, |raised| raised.max(terms.usd))
+    }
+
+    /// What is kept back of a budget, but for the call whose last request it is.
+    fn kept_at(&self, terms: &Budget, last_of: Option<Account>) -> Money {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = kept.iter().filter(|(keeper, _)| Some(**keeper) != last_of);
+        let here = others.filter(|(_, kept)| terms.on_limit.or(kept.unless_said) == Some(OnLimit::WrapUp));
+        here.fold(Money::ZERO, |sum, (_, kept)| sum.plus(kept.money))
+    }
+
+    fn stands(
+        &self,
+        locks: &mut [LockedBudget<'_>],
+        periods: &[CalendarPeriod],
+        last_of: Option<Account>,
+    ) -> Result<Vec<BudgetStand>, BudgetError> {
+        let stand = |(lock, period): (&mut LockedBudget<'_>, &CalendarPeriod)| {
+            let account: BudgetAccount = lock.account(period)?;
+            let terms = &lock.budget.terms;
+            let allowed = Money::from_usd(self.allowed_by(terms)).minus(self.kept_at(terms, last_of));
+            let reserved = account.reserved();
+            Ok(BudgetStand { allowed, spent: account.spent, reserved })
+        };
+        locks.iter_mut().zip(periods).map(stand).collect()
+    }
 }
 
 impl FurtherLedger for RunBudgets {
     fn name(&self) -> String {
         self.budgets.first().map(|budget| budget.terms.bounded().name()).unwrap_or_default()
+    }
+
+    fn on_limits(&self) -> Vec<Option<OnLimit>> {
+        self.budgets.iter().map(|budget| budget.terms.on_limit).collect()
+    }
+
+    fn allowed(&self, limit: &str) -> Option<f64> {
+        let budget = self.budgets.iter().find(|budget| budget.terms.name == limit)?;
+        Some(self.allowed_by(&budget.terms))
+    }
+
+    fn raise(&self, limit: &str, usd: f64) {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).insert(limit.to_owned(), usd);
+    }
+
+    fn keep_back(&self, keeper: Account, money: Money, unless_said: Option<OnLimit>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(keeper, KeptBack { money, unless_said });
     }
 
     fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, ReserveError>> {

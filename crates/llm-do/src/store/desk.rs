@@ -97,6 +97,8 @@ mod tests {
 
     fn request(name: &str) -> ApprovalRequest {
         ApprovalRequest {
+            about: None,
+            trials: crate::tools::approval::Trials::default(),
             id: HexDigest::of(name.as_bytes()).to_string(),
             path: vec!["main".to_owned()],
             caller: "main".to_owned(),
@@ -151,7 +153,10 @@ mod tests {
             tokio::join!(broker.ask(&asking), elsewhere)
         });
         assert_eq!(answer, refusal("no"));
-        assert_eq!(told, Some(QuestionUpdate::Answered(asking.id.clone(), "ann".to_owned())));
+        assert_eq!(
+            told,
+            Some(QuestionUpdate::Answered(asking.id.clone(), "ann".to_owned(), Some(Answer::refuse("no"))))
+        );
         let late = broker.answer(&asking.id, Answer::Once, "me");
         assert_eq!(late, Err(AnswerError::AlreadyAnswered { by: "ann".to_owned() }));
         assert_eq!(desk.answer_to(&asking), Some(refusal("no")), "a process that goes on knows it");

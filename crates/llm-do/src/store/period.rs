@@ -1,11 +1,15 @@
 //! Days, weeks and months as the user's calendar has them. Pure but for the look at which time zone the process is in.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Where a system says in which zone it is, as the rules of that zone.
+const SYSTEM_ZONE: &str = "/etc/localtime";
 
 /// Where clocks stand: what day it is depends on it.
 #[derive(Clone, Debug)]
@@ -13,8 +17,17 @@ pub struct LocalZone(TimeZone);
 
 impl LocalZone {
     /// That of this process, as `TZ` or the system says; UTC where neither does.
+    ///
+    /// The rules of the system's zone are a small file. Which name they have in the database of all zones does not matter
+    /// here, and finding that out would read the whole database at each start.
+    /// Each row of a list asks for it, so it is found once.
     pub fn of_process() -> Self {
-        Self(TimeZone::system())
+        static FOUND: OnceLock<TimeZone> = OnceLock::new();
+        let find = || {
+            let rules = if std::env::var_os("TZ").is_none() { std::fs::read(SYSTEM_ZONE).ok() } else { None };
+            rules.and_then(|rules| TimeZone::tzif("local", &rules).ok()).unwrap_or_else(TimeZone::system)
+        };
+        Self(FOUND.get_or_init(find).clone())
     }
 
     /// One that is described by its rules, as POSIX writes them: `CET-1CEST,M3.5.0,M10.5.0/3`.

@@ -97,6 +97,8 @@ impl Sources {
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     Error,
+    /// Probably a mistake; it can be run as it is.
+    Warning,
     /// Worth knowing; nothing is wrong.
     Note,
 }
@@ -135,6 +137,12 @@ impl Diagnostic {
         Self { severity, place: place.into(), fact: harmless_words(fact.into()), hint: None, related: None }
     }
 
+    /// The same for what is probably a mistake, and keeps nothing from being run.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn warning(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(place, fact) }
+    }
+
     /// The same for what is worth knowing and no mistake.
     pub(crate) fn note(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
         Self { severity: Severity::Note, ..Self::error(place, fact) }
@@ -153,6 +161,15 @@ impl Diagnostic {
     /// With a suggestion, if there was one to be had (see [`Diagnostics::suggest`]).
     #[must_use]
     pub(crate) fn maybe_hint(self, hint: Option<String>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
+    /// The same for what a front end words.
+    #[must_use]
+    pub(crate) fn maybe_remedy(self, hint: Option<Remedy>) -> Self {
         match hint {
             Some(hint) => self.hint(hint),
             None => self,
@@ -196,7 +213,7 @@ impl Diagnostics {
         other.list.into_iter().for_each(|diagnostic| self.push(diagnostic));
     }
 
-    /// Whether there is any mistake, kept or only counted; notes are none.
+    /// Whether there is any mistake, kept or only counted; warnings and notes are none.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
@@ -292,6 +309,12 @@ impl Report {
         self.diagnostics.errors
     }
 
+    /// How many of those that were kept are probably mistakes.
+    #[cfg(feature = "front-end")]
+    pub fn warning_count(&self) -> usize {
+        self.diagnostics().filter(|diagnostic| diagnostic.severity == Severity::Warning).count()
+    }
+
     /// How many diagnostics were only counted, because there were too many.
     pub fn omitted(&self) -> usize {
         self.diagnostics.omitted
@@ -367,6 +390,7 @@ impl Report {
     fn render_one(&self, renderer: &Renderer, diagnostic: &Diagnostic) -> String {
         let level = match diagnostic.severity {
             Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
             Severity::Note => Level::NOTE,
         };
         let mut group = level.primary_title(diagnostic.fact.as_str()).elements(None::<Origin<'_>>);

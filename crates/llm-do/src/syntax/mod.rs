@@ -7,3 +7,4 @@ pub mod names;
 pub mod table;
 pub(crate) mod toml_tree;
 pub mod tree;
+mod yaml_mistake;

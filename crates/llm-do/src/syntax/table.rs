@@ -1,6 +1,7 @@
 //! The keys of a file format as tables. One table yields the check of a file (unknown keys, wrong types, both spellings
 //! of one key), the suggestions, and the JSON Schema for editors.
 
+mod remedy;
 #[cfg(feature = "front-end")]
 mod schema;
 
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use super::claim::{Bearing, Claim, WrittenKey};
 use super::diagnostic::{Diagnostic, Diagnostics, Located, Span};
 use super::names::{self, nearest};
-use super::tree::{Node, NodeKind};
+use super::tree::{Language, MappingEntry, Node, NodeKind};
 use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
 
@@ -18,6 +19,33 @@ pub(crate) struct Table {
     /// What the mapping is, for errors: "a worker file".
     pub what: &'static str,
     pub keys: &'static [FormatKey],
+}
+
+/// What a table is held against, for the words of its mistakes.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub language: Language,
+    /// What whatever the file describes would be called if it had no name: `main` of `main.worker`.
+    pub stem: &'a str,
+    /// The key whose value is looked at.
+    key: &'a str,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) const JSON: Reading<'static> = Reading { language: Language::Json, stem: "main", key: "" };
+    pub(crate) const TOML: Reading<'static> = Reading { language: Language::Toml, stem: "main", key: "" };
+
+    pub(crate) const fn yaml(stem: &'a str) -> Self {
+        Self { language: Language::Yaml, stem, key: "" }
+    }
+
+    fn of(self, key: &'a str) -> Self {
+        Self { key, ..self }
+    }
+
+    fn expected(self, what: &str, node: &Node) -> Diagnostic {
+        Diagnostic::error(node.span, format!("expected {what}, found {}", node.describe(self.language)))
+    }
 }
 
 /// One key of a file format, with all that is known of it.
@@ -137,9 +165,10 @@ impl Table {
     }
 
     /// Reports every unknown key, doubled key, missing key and wrong value, at any depth.
-    pub(crate) fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
+    pub(crate) fn check(&'static self, node: &Node, reading: Reading<'_>, problems: &mut Diagnostics) -> bool {
         let NodeKind::Map(entries) = &node.kind else {
-            problems.push(expected("a mapping", node));
+            let keys = names::there_are("keys", self.keys.iter().map(|key| key.name));
+            problems.push(reading.expected(reading.language.mapping(), node).hint(keys));
             return false;
         };
         let mut good = true;
@@ -162,12 +191,13 @@ impl Table {
                 good = false;
             }
             seen.push((key.name, &entry.key));
-            good &= key.shape.check(&entry.value, problems);
+            good &= key.shape.check(&entry.value, reading.of(&entry.key.value), problems);
         }
         for key in self.keys.iter().filter(|key| key.presence == Presence::Required) {
             if !seen.iter().any(|(name, _)| *name == key.name) && !self.meant(&unknown).any(|name| name == key.name) {
                 let start = Span { end: node.span.start, ..node.span };
-                problems.push(Diagnostic::error(start, format!("`{}` is missing in {}", key.name, self.what)));
+                let problem = Diagnostic::error(start, format!("`{}` is missing in {}", key.name, self.what));
+                problems.push(problem.hint(key.missing(reading)));
                 good = false;
             }
         }
@@ -208,7 +238,7 @@ impl Table {
                 };
                 fields.written.push(key.name);
                 if matches!(key.shape, Shape::Object(_) | Shape::Map { .. } | Shape::List { .. })
-                    || key.shape.check(&entry.value, &mut silent)
+                    || key.shape.check(&entry.value, Reading::JSON, &mut silent)
                 {
                     fields.values.push((key.name, entry.key.span, &entry.value));
                 }
@@ -239,19 +269,21 @@ impl Table {
 }
 
 impl Shape {
-    fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
+    fn check(&'static self, node: &Node, reading: Reading<'_>, problems: &mut Diagnostics) -> bool {
+        let expected = |what: &str| reading.expected(what, node);
         let wrong = match (self, &node.kind) {
-            (Self::Text, NodeKind::Text(text)) => {
-                text.trim().is_empty().then(|| expected("a text that is not blank", node))
-            }
-            (Self::Name, NodeKind::Text(text)) => (!is_name(text)).then(|| not_a_name(text, node)),
+            (Self::Text, NodeKind::Text(text)) => text.trim().is_empty().then(|| expected("a text that is not blank")),
+            (Self::Name, NodeKind::Text(text)) => (!is_name(text)).then(|| not_a_name(text, node.span)),
             (Self::Variable, NodeKind::Text(text)) => {
-                (!is_variable(text)).then(|| expected("the name of an environment variable", node))
+                (!is_variable(text)).then(|| expected("the name of an environment variable"))
             }
             (Self::AnyText, NodeKind::Text(_))
             | (Self::Bool, NodeKind::Bool(_))
             | (Self::JsonObject, NodeKind::Map(_)) => None,
             (Self::Constant(constant), NodeKind::Integer(value)) if value == constant => None,
+            (Self::Constant(constant), _) => {
+                Some(Diagnostic::error(node.span, format!("this program reads {} {constant}", reading.key)))
+            }
             (Self::Integer { min }, NodeKind::Integer(value)) if value >= min => None,
             (Self::Count { max }, NodeKind::Integer(value)) if (1..=*max).contains(value) => None,
             (Self::Number { .. }, NodeKind::Integer(_) | NodeKind::Number(..)) if self.holds(number(node)) => None,
@@ -259,25 +291,27 @@ impl Shape {
             (Self::OneOf(words) | Self::OneOfBut { words, .. }, NodeKind::Text(text)) => {
                 let known = words.contains(&text.as_str());
                 let suggestion = || problems.suggest(text, "values", words.iter().copied());
-                (!known).then(|| expected(&self.describe(), node).maybe_hint(suggestion()))
+                (!known).then(|| expected(&self.describe(reading.language)).maybe_hint(suggestion()))
             }
             (Self::List { of, least, repeats }, NodeKind::List(items)) => {
-                return check_list(node, items, of, *least, *repeats, problems);
+                return check_list(node, items, (of, *least, *repeats), reading, problems);
             }
             (Self::Map { of }, NodeKind::Map(entries)) => {
-                let wrong = entries.iter().filter(|entry| !of.check(&entry.value, problems)).count();
-                return wrong == 0;
+                let is_wrong = |entry: &&MappingEntry| !of.check(&entry.value, reading.of(&entry.key.value), problems);
+                return entries.iter().filter(is_wrong).count() == 0;
             }
-            (Self::Object(table), NodeKind::Map(_)) => return table.check(node, problems),
+            (Self::Object(table), NodeKind::Map(_)) => return table.check(node, reading, problems),
             (Self::AnyOf(shapes), _) => match shapes.iter().find(|shape| shape.is_for(&node.kind)) {
-                Some(shape) => return shape.check(node, problems),
-                None => Some(expected(&self.describe(), node)),
+                Some(shape) => return shape.check(node, reading, problems),
+                None => Some(expected(&self.describe(reading.language))),
             },
-            _ => Some(expected(&self.describe(), node)),
+            _ => Some(expected(&self.describe(reading.language))),
         };
         let good = wrong.is_none();
         if let Some(problem) = wrong {
-            problems.push(with_yaml_hint(problem, self, node));
+            let has_hint = problem.hint.is_some();
+            let hint = (!has_hint && problems.is_read()).then(|| self.remedy(node, reading));
+            problems.push(problem.maybe_hint(hint));
         }
         good
     }
@@ -330,7 +364,7 @@ impl Shape {
         }
     }
 
-    fn describe(&self) -> String {
+    fn describe(&self, language: Language) -> String {
         match self {
             Self::Text | Self::AnyText => "a text".into(),
             Self::Name => "a name".into(),
@@ -343,9 +377,9 @@ impl Shape {
             Self::Number { min, min_included: true, .. } => format!("a number of at least {min}"),
             Self::Number { min, .. } => format!("a number greater than {min}"),
             Self::OneOf(words) | Self::OneOfBut { words, .. } => format!("one of `{}`", words.join("`, `")),
-            Self::List { of, .. } => format!("a list ({} each)", of.describe()),
-            Self::Map { .. } | Self::Object(_) | Self::JsonObject => "a mapping".into(),
-            Self::AnyOf(shapes) => shapes.iter().map(Shape::describe).collect::<Vec<_>>().join(" or "),
+            Self::List { of, .. } => format!("a list ({} each)", of.describe(language)),
+            Self::Map { .. } | Self::Object(_) | Self::JsonObject => language.mapping().into(),
+            Self::AnyOf(shapes) => shapes.iter().map(|shape| shape.describe(language)).collect::<Vec<_>>().join(" or "),
         }
     }
 }
@@ -353,55 +387,38 @@ impl Shape {
 fn check_list(
     node: &Node,
     items: &[Node],
-    of: &'static Shape,
-    least: usize,
-    repeats: Repeats,
+    (of, least, repeats): (&'static Shape, usize, Repeats),
+    reading: Reading<'_>,
     problems: &mut Diagnostics,
 ) -> bool {
     let mut good = true;
     if items.len() < least {
-        problems.push(Diagnostic::error(node.span, "the list is empty").hint(format!("give {}", of.describe())));
+        let hint = format!("give {}", of.describe(reading.language));
+        problems.push(Diagnostic::error(node.span, "the list is empty").hint(hint));
         good = false;
     }
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for item in items {
-        good &= of.check(item, problems);
+        good &= of.check(item, reading, problems);
         if let (NodeKind::Text(text), Repeats::Refused) = (&item.kind, repeats)
             && !seen.insert(text)
         {
-            problems.push(Diagnostic::error(item.span, format!("`{}` appears twice in the list", visible(text))));
+            let fact = format!("`{}` appears twice in the list", visible(text));
+            problems.push(Diagnostic::error(item.span, fact).hint("remove one of the two"));
             good = false;
         }
     }
     good
 }
 
-fn expected(what: &str, node: &Node) -> Diagnostic {
-    Diagnostic::error(node.span, format!("expected {what}, found {}", node.describe()))
-}
-
-fn not_a_name(text: &str, node: &Node) -> Diagnostic {
-    Diagnostic::error(node.span, format!("`{}` is not a name", visible_start(text, 80)))
-        .hint("names have 1 to 64 letters, digits, `_` or `-`")
-}
-
-/// What people write who know another YAML.
-fn with_yaml_hint(problem: Diagnostic, shape: &Shape, node: &Node) -> Diagnostic {
-    match (shape, &node.kind) {
-        (Shape::Bool, NodeKind::Text(text)) => match text.to_ascii_lowercase().as_str() {
-            "yes" | "on" | "true" => problem.hint("write `true`"),
-            "no" | "off" | "false" => problem.hint("write `false`"),
-            _ => problem,
-        },
-        (Shape::List { of, .. }, NodeKind::Text(text)) if of.is_for(&node.kind) => {
-            problem.hint(format!("write `[{}]`", visible_start(text, 40)))
-        }
-        (
-            Shape::Text | Shape::AnyText | Shape::Name,
-            NodeKind::Integer(_) | NodeKind::Number(..) | NodeKind::Bool(_),
-        ) => problem.hint("put it in quotes"),
-        _ => problem,
-    }
+/// The mistake of a text that is no name, with one that is nearly it.
+pub(crate) fn not_a_name(text: &str, span: Span) -> Diagnostic {
+    let fact = format!("`{}` is not a name", visible_start(text, 80));
+    let rule = "names have 1 to 64 letters, digits, `_` or `-`";
+    let parts = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|part| !part.is_empty());
+    let near: String = parts.collect::<Vec<_>>().join("-").chars().take(64).collect();
+    let hint = if is_name(&near) { format!("{rule}: `{near}`") } else { rule.to_owned() };
+    Diagnostic::error(span, fact).hint(hint)
 }
 
 /// Whether a text can name an agent, a toolset or a tool: 1 to 64 ASCII letters, digits, `_` and `-`.
@@ -473,7 +490,9 @@ impl<'a> Fields<'a> {
         let mut silent = Diagnostics::default();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         let wanted = items_of(node).iter().filter(|item| match &item.kind {
-            NodeKind::Text(text) => (seen.insert(text) || *repeats == Repeats::Allowed) && of.check(item, &mut silent),
+            NodeKind::Text(text) => {
+                (seen.insert(text) || *repeats == Repeats::Allowed) && of.check(item, Reading::JSON, &mut silent)
+            }
             _ => false,
         });
         wanted.filter_map(located_text).collect()
@@ -512,10 +531,14 @@ impl<'a> Fields<'a> {
 
     /// The fields of a mapping that has a table of its own; `None` if it is missing or no mapping.
     pub(crate) fn object(&self, name: &str) -> Option<Fields<'a>> {
-        let node = self.get(name)?;
-        match &self.table.key(name)?.shape {
-            Shape::Object(table) if matches!(node.kind, NodeKind::Map(_)) => Some(table.fields(node)),
+        let node = self.get(name).filter(|node| matches!(node.kind, NodeKind::Map(_)))?;
+        let of_object = |shape: &Shape| match shape {
+            Shape::Object(table) => Some(table.fields(node)),
             _ => None,
+        };
+        match &self.table.key(name)?.shape {
+            Shape::AnyOf(shapes) => shapes.iter().find_map(of_object),
+            shape => of_object(shape),
         }
     }
 

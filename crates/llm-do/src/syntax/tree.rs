@@ -1,12 +1,13 @@
 //! YAML and JSON → a tree of values with their places. Safe YAML only: no tags, no duplicate keys, bounded size, depth
 //! and aliases; linear in the size of its input and not recursive.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde::de::IgnoredAny;
 
 use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use super::yaml_mistake;
 use crate::escape::visible_start;
 
 /// A worker file or manifest larger than this is not read.
@@ -15,6 +16,44 @@ pub(super) const DEEPEST_NESTING: usize = 64;
 /// Values in one file after its aliases are expanded, and the text in them.
 const MOST_VALUES: usize = 100_000;
 const MOST_TEXT: usize = 4 * LARGEST_FILE;
+
+/// What a file is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Yaml,
+    Json,
+    Toml,
+}
+
+impl Language {
+    /// What it calls names with values.
+    pub(crate) fn mapping(self) -> &'static str {
+        match self {
+            Self::Yaml => "a mapping",
+            Self::Json => "an object",
+            Self::Toml => "a table",
+        }
+    }
+
+    /// A text as it is written in it.
+    pub(crate) fn quoted(self, text: &str) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+        let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_plain);
+        match self {
+            Self::Yaml if is_word && !matches!(text, "true" | "false" | "null") => text.to_owned(),
+            Self::Yaml | Self::Json | Self::Toml => serde_json::to_string(text).expect("text serialises"),
+        }
+    }
+
+    /// A key with its value, which is written in it already.
+    pub(crate) fn pair(self, key: &str, value: &str) -> String {
+        match self {
+            Self::Yaml => format!("{key}: {value}"),
+            Self::Json => format!("\"{key}\": {value}"),
+            Self::Toml => format!("{key} = {value}"),
+        }
+    }
+}
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -45,7 +84,7 @@ pub struct MappingEntry {
 
 impl Node {
     /// In the words of a person, for "expected …, found …".
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe(&self, language: Language) -> String {
         match &self.kind {
             NodeKind::Null => "nothing".to_owned(),
             NodeKind::Bool(value) => format!("`{value}`"),
@@ -53,7 +92,39 @@ impl Node {
             NodeKind::Number(_, text) => format!("the number `{text}`"),
             NodeKind::Text(text) => format!("the text `{}`", visible_start(text, 40)),
             NodeKind::List(_) => "a list".to_owned(),
-            NodeKind::Map(_) => "a mapping".to_owned(),
+            NodeKind::Map(_) => language.mapping().to_owned(),
+        }
+    }
+
+    /// What a JSON pointer leads to; the nearest value above it where it leads nowhere.
+    pub(crate) fn at(&self, pointer: &str) -> &Self {
+        let mut node = self;
+        for part in pointer.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            let inside = match &node.kind {
+                NodeKind::Map(entries) => {
+                    entries.iter().find(|entry| entry.key.value == part).map(|entry| &entry.value)
+                }
+                NodeKind::List(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
+                _ => None,
+            };
+            match inside {
+                Some(inside) => node = inside,
+                None => return node,
+            }
+        }
+        node
+    }
+
+    /// The value that stands exactly there, this one or one within it.
+    pub(crate) fn within(&self, span: Span) -> Option<&Self> {
+        if self.span == span {
+            return Some(self);
+        }
+        match &self.kind {
+            NodeKind::Map(entries) => entries.iter().find_map(|entry| entry.value.within(span)),
+            NodeKind::List(items) => items.iter().find_map(|item| item.within(span)),
+            _ => None,
         }
     }
 
@@ -134,12 +205,7 @@ pub fn parse_json(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> 
         problems.push(problem.maybe_hint(json_hint(source.text, start)));
         return None;
     }
-    parse_tree(source, "JSON", problems)
-}
-
-/// A hint for the most common mistake: `description: Note: read this`.
-fn yaml_hint(reason: &str) -> Option<String> {
-    reason.contains("mapping values are not allowed").then(|| "put a text that holds `: ` in quotes".to_owned())
+    parse_tree(source, Language::Json, problems)
 }
 
 /// A hint for writers who know a JSON with more freedom.
@@ -162,11 +228,29 @@ fn offset_of(text: &str, line: usize, column: usize) -> usize {
 
 /// `None` if the text has no tree; the reason is among the problems, or the text is empty.
 pub fn parse_yaml(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> {
-    parse_tree(source, "YAML", problems)
+    parse_tree(source, Language::Yaml, problems)
+}
+
+/// What a person wrote as YAML, as JSON; or what is wrong with it, and in which line.
+#[cfg(feature = "front-end")]
+pub fn json_of_yaml(text: &str) -> Result<crate::message::RawJson, String> {
+    let (mut sources, mut problems) = (super::diagnostic::Sources::default(), Diagnostics::default());
+    let file = sources.add("arguments".into(), text.to_owned());
+    let node = parse_yaml(Text::whole(file, text), &mut problems);
+    let report = super::diagnostic::Report::new(std::sync::Arc::new(sources), problems);
+    let reason = report.diagnostics().next().map(|problem| {
+        let place = report.place(problem);
+        format!("line {}: {}", place.trim_start_matches("arguments:"), problem.fact)
+    });
+    match (node, reason) {
+        (_, Some(reason)) => Err(reason),
+        (None, None) => Err("there is nothing in it".to_owned()),
+        (Some(node), None) => crate::message::RawJson::parse(&node.to_json()).map_err(|error| error.to_string()),
+    }
 }
 
 /// `language` is what the writer of the text meant to write.
-fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> Option<Node> {
+fn parse_tree(source: Text<'_>, language: Language, problems: &mut Diagnostics) -> Option<Node> {
     let options = granit_parser::options! {
         disallow_directives: true,
         flow_nesting_limit: DEEPEST_NESTING,
@@ -182,9 +266,7 @@ fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> O
             }
             Err(error) => {
                 let start = error.marker().byte_offset().unwrap_or(source.text.len());
-                let fact = format!("not valid {language}: {}", visible_start(&error.info(), 200));
-                let problem = Diagnostic::error(source.span(start, start + 1), fact);
-                Err(problem.maybe_hint(yaml_hint(&error.info())).into())
+                Err(unreadable(source, language, start, &error.info()).into())
             }
         };
         if let Err(problem) = step {
@@ -193,6 +275,25 @@ fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> O
         }
     }
     builder.root
+}
+
+/// What the parser says, or what was meant if that can be told.
+fn unreadable(source: Text<'_>, language: Language, start: usize, reason: &str) -> Diagnostic {
+    let said = |name: &str| {
+        let fact = format!("not valid {name}: {}", visible_start(reason, 200));
+        Diagnostic::error(source.span(start, start + 1), fact)
+    };
+    match language {
+        Language::Json | Language::Toml => said("JSON"),
+        Language::Yaml => match yaml_mistake::find(source.text, start, reason) {
+            Some(mistake) => {
+                let span = source.span(mistake.range.start, mistake.range.end);
+                let problem = mistake.fact.map_or_else(|| said("YAML"), |fact| Diagnostic::error(span, fact));
+                problem.hint(mistake.hint)
+            }
+            None => said("YAML"),
+        },
+    }
 }
 
 /// Builds the tree from events with a stack of its own.
@@ -239,7 +340,7 @@ struct OpenCollection {
 
 enum Collection {
     List(Vec<Node>),
-    Map { entries: Vec<MappingEntry>, keys: HashSet<String>, pending: Option<PendingKey> },
+    Map { entries: Vec<MappingEntry>, keys: HashMap<String, Span>, pending: Option<PendingKey> },
 }
 
 enum PendingKey {
@@ -269,7 +370,7 @@ impl<'a> TreeBuilder<'a> {
             }
             Event::SequenceStart(_, anchor, _) => self.open(span, anchor, Collection::List(Vec::new())),
             Event::MappingStart(_, anchor, _) => {
-                let content = Collection::Map { entries: Vec::new(), keys: HashSet::new(), pending: None };
+                let content = Collection::Map { entries: Vec::new(), keys: HashMap::new(), pending: None };
                 self.open(span, anchor, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span, problems),
@@ -363,12 +464,17 @@ impl<'a> TreeBuilder<'a> {
                     let Some(text) = key_text(&node.kind, self.source, node.span) else {
                         return Err(Diagnostic::error(node.span, "a key must be plain text").into());
                     };
-                    *pending = Some(if keys.insert(text.clone()) {
-                        PendingKey::Good(Located { value: text, span: node.span })
-                    } else {
-                        let fact = format!("the key `{}` appears twice", visible_start(&text, 40));
-                        problems.push(Diagnostic::error(node.span, fact).hint("remove one of the two"));
-                        PendingKey::Duplicate
+                    *pending = Some(match keys.get(&text) {
+                        None => {
+                            keys.insert(text.clone(), node.span);
+                            PendingKey::Good(Located { value: text, span: node.span })
+                        }
+                        Some(first) => {
+                            let fact = format!("the key `{}` appears twice", visible_start(&text, 40));
+                            let problem = Diagnostic::error(node.span, fact).hint("remove one of the two");
+                            problems.push(problem.related(*first, "the first one"));
+                            PendingKey::Duplicate
+                        }
                     });
                 }
             },
@@ -477,7 +583,7 @@ mod tests {
         for (yaml, fact) in cases {
             assert_eq!(parse(yaml, parse_yaml), Err(fact.to_owned()), "{yaml}");
         }
-        for yaml in ["%YAML 1.2\n---\na: 1", "a: [", "a: \"", "a:\n\tb: 1", "a: *nowhere", "a: b: c"] {
+        for yaml in ["%YAML 1.2\n---\na: 1", "a: [", "a: \"", "a: b: c"] {
             let error = parse(yaml, parse_yaml).expect_err(yaml);
             assert!(error.starts_with("not valid YAML: "), "{yaml}: {error}");
         }
@@ -511,7 +617,7 @@ mod tests {
         let mut problems = Diagnostics::default();
         parse_yaml(Text { file, text: "description: Note: read this", offset: 0 }, &mut problems);
         let hint = problems.iter().next().unwrap().hint.as_ref().map(ToString::to_string);
-        assert_eq!(hint.as_deref(), Some("put a text that holds `: ` in quotes"));
+        assert_eq!(hint.as_deref(), Some("put a text that holds `: ` in quotes: `\"Note: read this\"`"));
     }
 
     #[test]

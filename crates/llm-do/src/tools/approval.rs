@@ -7,22 +7,37 @@ mod gate;
 mod grants;
 mod judgement;
 mod permission;
+mod raise;
 mod rule;
+mod trial;
 mod verdict;
 
 pub use crate::journal::digest::digest;
 pub(crate) use answer::RecordedAnswer;
+#[cfg(feature = "front-end")]
+pub use answer::SHORT_ID;
+#[cfg(not(feature = "front-end"))]
+pub(crate) use answer::key_of_call;
+#[cfg(feature = "front-end")]
+pub use answer::key_of_call;
 pub use answer::{
     Answer, ApprovalMode, ApprovalRequest, Approvals, Approver, AskedQuestion, KnownAnswers, PendingQuestion,
     SessionCoverage, canonical, short_id,
 };
 #[cfg(feature = "front-end")]
-pub use answer::{SHORT_ID, key_of_call};
-#[cfg(feature = "front-end")]
 pub use decide::{CallOutlook, DecidedBy, JudgingStep};
 pub use gate::{Candidate, Gate, GateOutcome, GatePassage, MOST_OPEN_QUESTIONS, RefusedBy};
+#[cfg(feature = "front-end")]
+pub use grants::SessionGrant;
 pub use judgement::{CallSubject, Judgement, JudgementRecord, Ruling, UnshownCall};
 pub use permission::{Permission, PermittedCall};
+pub(crate) use raise::LimitRaise;
+#[cfg(not(feature = "front-end"))]
+pub(crate) use raise::RAISE_LIMIT;
+#[cfg(feature = "front-end")]
+pub use raise::{RAISE_LIMIT, answer_by_values, check_edited_raise};
 pub(crate) use rule::strictest;
 pub use rule::{PlacedRule, Rule, Rules, Voices};
+#[cfg(feature = "front-end")]
+pub use trial::Trials;
 pub use verdict::{CommandVerdict, Coverage, DeclaredVerdict, Memory, Question, Verdict, VerdictKind};

@@ -16,6 +16,7 @@ pub mod plane;
 pub mod policy;
 pub mod protected;
 pub mod python;
+pub(crate) mod recall;
 mod repository;
 pub mod rpc;
 pub(crate) mod secret;
@@ -171,7 +172,7 @@ pub enum Ending {
         reason: String,
     },
     /// A person ended it where a question was asked.
-    #[error("the run was ended at a question")]
+    #[error("stopped: you answered q")]
     EndedByPerson,
     /// The whole run reached a limit.
     #[error("the run reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]

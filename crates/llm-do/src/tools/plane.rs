@@ -40,6 +40,8 @@ pub struct OpenToolset {
     pub definition: Arc<dyn ToolsetIdentity>,
     pub toolset: Box<dyn Toolset>,
     pub rules: Rules,
+    /// The file of the agent, in which these rules stand.
+    pub file: Option<String>,
 }
 
 /// All tools of one call.
@@ -53,7 +55,53 @@ pub struct ToolPlane {
     raised: Mutex<Option<Ending>>,
     /// Calls that code has started.
     named: AtomicU64,
+    /// How far the calls of the present reply have come, for whoever stops the turn.
+    underway: CallsUnderWay,
 }
+
+/// How far calls have come that were asked for together.
+#[derive(Debug, Default)]
+struct CallsUnderWay(Mutex<Vec<CallProgress>>);
+
+impl CallsUnderWay {
+    fn all(&self) -> MutexGuard<'_, Vec<CallProgress>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, count: usize) {
+        let mut all = self.all();
+        all.clear();
+        all.resize_with(count, CallProgress::default);
+    }
+
+    fn note(&self, position: usize, progress: CallProgress) {
+        if let Some(place) = self.all().get_mut(position) {
+            *place = progress;
+        }
+    }
+
+    /// Whatever has come of them.
+    fn take(&self, count: usize) -> Vec<CallProgress> {
+        let mut taken = std::mem::take(&mut *self.all());
+        taken.resize_with(count, CallProgress::default);
+        taken
+    }
+}
+
+/// How far a call has come.
+#[derive(Debug, Default)]
+enum CallProgress {
+    /// Nothing of it was done.
+    #[default]
+    Waiting,
+    /// It may have happened.
+    Begun,
+    Ended(GivenResult),
+}
+
+/// What a model reads of a call that was stopped.
+const STOPPED_DURING: &str = "interrupted: it may have happened";
+const STOPPED_BEFORE: &str = "interrupted: it did not happen";
 
 #[derive(Clone)]
 struct Slot {
@@ -84,7 +132,15 @@ impl ToolPlane {
         events: &Events,
     ) -> Result<Self, String> {
         match indexed(&open) {
-            Ok(index) => Ok(Self { open, index, gate, refusals, raised: Mutex::default(), named: AtomicU64::new(0) }),
+            Ok(index) => Ok(Self {
+                open,
+                index,
+                gate,
+                refusals,
+                raised: Mutex::default(),
+                named: AtomicU64::new(0),
+                underway: CallsUnderWay::default(),
+            }),
             Err(reason) => {
                 Box::pin(close(open, events)).await;
                 Err(reason)
@@ -92,11 +148,18 @@ impl ToolPlane {
         }
     }
 
+    /// One more toolset, which is there from now on.
+    pub fn add(&mut self, toolset: OpenToolset) -> Result<(), String> {
+        self.open.push(toolset);
+        self.index = indexed(&self.open).inspect_err(|_| drop(self.open.pop()))?;
+        Ok(())
+    }
+
     /// No tools at all, and no approver.
     pub(super) fn empty() -> Self {
         let gate = Arc::new(Gate::new(String::new(), Approvals::unattended()));
         let (refusals, raised, named) = (Refusals::Return, Mutex::default(), AtomicU64::new(0));
-        Self { open: Vec::new(), index: Vec::new(), gate, refusals, raised, named }
+        Self { open: Vec::new(), index: Vec::new(), gate, refusals, raised, named, underway: CallsUnderWay::default() }
     }
 
     /// In the order of the agent's file.
@@ -151,11 +214,14 @@ impl ToolPlane {
         let call = ToolCall { id, tool: tool.to_owned(), arguments, private: None };
         let inner = CallContext { nesting, steps, ..*cx };
         // A tool may call a tool that calls a tool.
-        let calls = [&call];
-        let running = stack::on_enough(self.outcomes(&calls, &inner));
-        let outcomes = running.await.map_err(ToolError::Ends)?;
-        let given = outcomes.into_iter().next().map(|outcome| outcome.given);
-        given.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
+        let (calls, underway) = ([&call], CallsUnderWay::default());
+        stack::on_enough(self.outcomes(&calls, &underway, &inner)).await.map_err(ToolError::Ends)?;
+        match underway.take(1).pop() {
+            Some(CallProgress::Ended(outcome)) => outcome.given.map_err(ToolError::Failed),
+            Some(CallProgress::Waiting | CallProgress::Begun) | None => {
+                Err(ToolError::failed("the call gave no result"))
+            }
+        }
     }
 
     /// A call of an agent that code starts by name: through the gate, whether or not it is a tool of the caller.
@@ -170,7 +236,8 @@ impl ToolPlane {
             return self.call_by_name(&name, input, cx).await;
         }
         let definition = Arc::new(ToolsetSource::Agent(name.clone()));
-        let alone = OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new() };
+        let alone =
+            OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new(), file: None };
         let (gate, refusals) = (Arc::clone(&self.gate), self.refusals);
         let plane = Self::open(vec![alone], gate, refusals, cx.events).await.map_err(ToolError::Failed)?;
         plane.call_by_name(&name, input, cx).await
@@ -183,13 +250,23 @@ impl ToolPlane {
 
     /// Runs the calls of one reply, and gives what its model reads of them.
     pub async fn run(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<ToolResult>, Ending> {
-        let outcomes = self.outcomes(calls, cx).await?;
-        let read = |(call, outcome): (&&ToolCall, GivenResult)| ToolResult {
+        self.outcomes(calls, &self.underway, cx).await?;
+        Ok(self.results(calls))
+    }
+
+    /// What the model reads of the calls of the present reply, as far as they have come. Of one that was not begun or has
+    /// not ended it reads that.
+    pub fn results(&self, calls: &[&ToolCall]) -> Vec<ToolResult> {
+        let read = |(call, progress): (&&ToolCall, CallProgress)| ToolResult {
             id: call.id.clone(),
             tool: call.tool.clone(),
-            outcome: outcome.read(),
+            outcome: match progress {
+                CallProgress::Ended(given) => given.read(),
+                CallProgress::Begun => Err(STOPPED_DURING.to_owned()),
+                CallProgress::Waiting => Err(STOPPED_BEFORE.to_owned()),
+            },
         };
-        Ok(calls.iter().zip(outcomes).map(read).collect())
+        calls.iter().zip(self.underway.take(calls.len())).map(read).collect()
     }
 
     /// What becomes of calls. Boxed: most runs wait for a model most of the time, and then have no use for it; and its code
@@ -198,20 +275,22 @@ impl ToolPlane {
     fn outcomes<'a>(
         &'a self,
         calls: &'a [&'a ToolCall],
+        underway: &'a CallsUnderWay,
         cx: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Vec<GivenResult>, Ending>> {
-        Box::pin(self.run_all(calls, cx))
+    ) -> BoxFuture<'a, Result<(), Ending>> {
+        Box::pin(self.run_all(calls, underway, cx))
     }
 
-    /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
-    /// must wait for an approval that cannot be given now, none runs.
-    async fn run_all(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<GivenResult>, Ending> {
+    /// All are decided first, in order; then the permitted ones run at the same time. Each result stands in its place as
+    /// soon as it is there. If one must wait for an approval that cannot be given now, none runs.
+    async fn run_all(&self, calls: &[&ToolCall], underway: &CallsUnderWay, cx: &CallContext<'_>) -> Result<(), Ending> {
+        underway.begin(calls.len());
         // Readers of the trace find the calls of a reply in its order, whichever ends first.
         let first = cx.events.ranks(calls.len());
         let mut decided = self.decide_all(calls, first, cx).await?;
         // Most replies have one call, which needs no room for others.
         if let ([call], 1) = (calls, decided.len()) {
-            return Ok(vec![self.outcome((0, first), call, decided.remove(0), cx).await?]);
+            return self.outcome((0, first), call, decided.remove(0), underway, cx).await;
         }
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
@@ -222,13 +301,13 @@ impl ToolPlane {
         let in_order = async {
             let mut results = Vec::with_capacity(sequential.len());
             for (position, call, decided) in sequential {
-                results.push((position, self.outcome((position, first), call, decided, cx).await));
+                results.push((position, self.outcome((position, first), call, decided, underway, cx).await));
             }
             results
         };
         // Boxed: what waits for many moves each of them several times.
         let at_once = join_all(concurrent.into_iter().map(|(position, call, decided)| {
-            Box::pin(async move { (position, self.outcome((position, first), call, decided, cx).await) })
+            Box::pin(async move { (position, self.outcome((position, first), call, decided, underway, cx).await) })
         }));
         let (mut results, more) = tokio::join!(at_once, in_order);
         results.extend(more);
@@ -242,26 +321,33 @@ impl ToolPlane {
         (position, first): (usize, u64),
         call: &ToolCall,
         mut decided: DecisionOutcome,
+        underway: &CallsUnderWay,
         cx: &CallContext<'_>,
-    ) -> Result<GivenResult, Ending> {
+    ) -> Result<(), Ending> {
         let events = cx.events.ranked(first + position as u64);
         let cx = &CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
         for attempt in 0..MOST_QUESTIONS {
             let steps = cx.steps.at(format_args!("{}", CallPosition { position, attempt }));
             let inner = CallContext { steps, ..*cx };
             let ran = match decided {
-                DecisionOutcome::Run(permission, told) => self.call(call, permission, told, inner).await?,
+                DecisionOutcome::Run(permission, told) => {
+                    underway.note(position, CallProgress::Begun);
+                    self.call(call, permission, told, inner).await?
+                }
                 // Boxed is what most calls have no use for.
                 DecisionOutcome::Not(reason, told) => Box::pin(self.refuse(call, reason, told, inner)).await?,
                 DecisionOutcome::Recorded => Box::pin(self.recall(call, inner)).await?,
             };
             if let Some(given) = ran.given() {
-                return Ok(given);
+                underway.note(position, CallProgress::Ended(given));
+                return Ok(());
             }
+            underway.note(position, CallProgress::Waiting);
             let place = CallPosition { position, attempt: attempt + 1 };
             decided = Box::pin(self.decide_again(call, place, cx)).await?;
         }
-        Ok(GivenResult::keeps_changing())
+        underway.note(position, CallProgress::Ended(GivenResult::keeps_changing()));
+        Ok(())
     }
 
     /// Runs one permitted call as a step, and tells of it.
@@ -412,19 +498,20 @@ fn indexed(open: &[OpenToolset]) -> Result<Vec<(String, Slot)>, String> {
     Ok(index)
 }
 
-/// All results, or what ends the run. Children that ran at the same time may each wait for approvals: all are named.
-fn together(results: impl Iterator<Item = Result<GivenResult, Ending>>) -> Result<Vec<GivenResult>, Ending> {
-    let (mut finished, mut waiting) = (Vec::new(), Vec::new());
+/// Whether all have ended, or what ends the run. Children that ran at the same time may each wait for approvals: all are
+/// named.
+fn together(results: impl Iterator<Item = Result<(), Ending>>) -> Result<(), Ending> {
+    let mut waiting = Vec::new();
     for result in results {
         match result {
-            Ok(result) => finished.push(result),
+            Ok(()) => {}
             Err(Ending::NeedsApproval(pending)) => waiting.extend(pending),
             Err(ending) => return Err(ending),
         }
     }
     // The others are asked when these are answered and the run goes on.
     waiting.truncate(MOST_OPEN_QUESTIONS);
-    if waiting.is_empty() { Ok(finished) } else { Err(Ending::NeedsApproval(waiting)) }
+    if waiting.is_empty() { Ok(()) } else { Err(Ending::NeedsApproval(waiting)) }
 }
 
 impl Slot {
@@ -567,7 +654,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 fn without_keys(content: Vec<Content>, redactor: &Redactor) -> Vec<Content> {
     let part = |part| match part {
         Content::Text { text } => Content::Text { text: redactor.redacted(text) },
-        // A key that was no JSON text leaves no JSON behind.
+        // A key that was not JSON text leaves no JSON behind.
         Content::Value { json } if redactor.finds(json.as_bytes()) => {
             let text = redactor.redacted(json);
             if RawJson::parse(&text).is_ok() { Content::Value { json: text } } else { Content::Text { text } }

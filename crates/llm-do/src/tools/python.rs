@@ -7,6 +7,8 @@ mod compiled;
 mod host;
 mod interpreter;
 mod package;
+#[cfg(feature = "front-end")]
+pub(crate) mod syntax;
 mod toolset;
 
 use std::collections::{BTreeMap, BTreeSet};

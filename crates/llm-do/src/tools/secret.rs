@@ -87,23 +87,33 @@ pub(crate) fn looks_secret(path: &Path) -> bool {
     let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
     let mut parts = parts.filter(|part| !matches!(*part, b"" | b"." | b".."));
     let Some(last) = parts.next_back() else { return false };
-    let mut before = Cow::Borrowed("");
+    let mut before: &[u8] = b"";
     for part in parts {
-        let part = in_lower_case(part);
-        if is_in_secret_place(&before, &part) {
+        if is_in_secret_place(before, part, in_lower_case) {
             return true;
         }
         before = part;
     }
     let last = in_lower_case(last);
     let name = without_copies(&last);
-    is_in_secret_place(&before, name) || is_secret_name(name)
+    is_in_secret_place(before, name.as_bytes(), |_| Cow::Borrowed(name)) || is_secret_name(name)
 }
 
-/// Whether a name says that all beneath it is a secret, by itself or with the directory that it is in.
-fn is_in_secret_place(before: &str, name: &str) -> bool {
-    let is_nested = || NESTED.iter().any(|[directory, nested]| *directory == before && is_called(name, nested));
-    (name.starts_with('.') && DIRECTORIES.contains(&name)) || (before.starts_with(['.', 's']) && is_nested())
+/// Whether a name says that all beneath it is a secret, by itself or with the directory that it is in. `lower_case` gives the
+/// name as it is compared, which few names need.
+fn is_in_secret_place<'a>(before: &[u8], name: &'a [u8], lower_case: impl Fn(&'a [u8]) -> Cow<'a, str>) -> bool {
+    let is_hidden = name.first() == Some(&b'.');
+    // How the names in `NESTED` begin, in whatever case.
+    let may_nest = matches!(before.first(), Some(b'.' | b's' | b'S'));
+    if !is_hidden && !may_nest {
+        return false;
+    }
+    let name = lower_case(name);
+    let is_nested = || {
+        let before = in_lower_case(before);
+        NESTED.iter().any(|[directory, nested]| *directory == before && is_called(&name, nested))
+    };
+    (is_hidden && DIRECTORIES.contains(&&*name)) || (may_nest && is_nested())
 }
 
 /// Whether a file that looks like a secret is one when it is only met on the way through a tree. Every repository has a
@@ -160,6 +170,16 @@ fn is_secret_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Others are not looked at any closer.
+    #[test]
+    fn the_tables_begin_as_the_search_expects() {
+        assert!(DIRECTORIES.iter().all(|name| name.starts_with('.')));
+        assert!(NESTED.iter().all(|[directory, _]| directory.starts_with(['.', 's'])));
+        for path in ["a/STATE/LLM-DO/key", ".Config/GH/hosts.yml", "home/.SSH/x", "x/.Git/Config"] {
+            assert!(looks_secret(Path::new(path)), "{path}");
+        }
+    }
 
     const SECRET: &[&str] = &[
         ".env",

@@ -33,6 +33,7 @@ fn decodable(cassette: &Cassette) -> impl Iterator<Item = Decodable<'_>> {
             server_tools: Vec::new(),
             settings: ModelSettings::default(),
             output: None,
+            may_call: true,
             stream: recorded.expect["stream"] == true,
         };
         Some(Decodable { protocol: recorded.protocol()?, recorded, head })

@@ -43,7 +43,13 @@ impl Fault {
         };
         let wait = Duration::from_millis(1);
         // Recorded answers ask for as much as half a minute.
-        Retries { attempts, first_wait: wait, longest_wait: wait, longest_asked_wait: Duration::ZERO }
+        Retries {
+            attempts,
+            first_wait: wait,
+            longest_wait: wait,
+            longest_asked_wait: Duration::ZERO,
+            after_output: true,
+        }
     }
 }
 
@@ -251,6 +257,7 @@ fn read(recorded: &Recorded<'_>, tally: &mut Tally) -> (Head, Vec<Turn>) {
         server_tools: asked.server_tools,
         settings: asked.settings,
         output: asked.output,
+        may_call: true,
         stream: asked.stream,
     };
     (head, asked.turns)

@@ -33,6 +33,7 @@ pub const RETRIES: Retries = Retries {
     first_wait: Duration::from_millis(1),
     longest_wait: Duration::from_millis(1),
     longest_asked_wait: Duration::from_mins(1),
+    after_output: true,
 };
 
 pub fn settings(fake: &FakeLlm) -> HttpSettings {
@@ -72,6 +73,7 @@ pub fn head(name: &str, form: Form) -> Head {
         server_tools: Vec::new(),
         settings: ModelSettings::default(),
         output: None,
+        may_call: true,
         stream: form == Form::Stream,
     }
 }

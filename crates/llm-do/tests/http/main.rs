@@ -195,7 +195,7 @@ async fn a_body_that_ends_before_its_announced_end_is_cut() {
         let error = body.chunk().await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("{} broke off in the middle of its answer: the connection was closed too early", server.address)
+            format!("{} broke off within its answer: the connection was closed too early", server.address)
         );
         assert!(error.is_worth_a_retry());
         assert!(matches!(body.chunk().await, Ok(None)), "and then there is nothing more");
@@ -221,7 +221,7 @@ async fn a_reset_connection_is_told_apart_by_how_far_the_answer_had_come() {
     assert_eq!(body.chunk().await.unwrap().unwrap(), "part");
     received.send(()).unwrap();
     let error = body.chunk().await.unwrap_err();
-    let expected = format!("{} broke off in the middle of its answer: connection reset by peer", server.address);
+    let expected = format!("{} broke off within its answer: connection reset by peer", server.address);
     assert_eq!(error.to_string(), expected);
 
     let server = Server::start(async |stream| {

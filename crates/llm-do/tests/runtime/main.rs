@@ -4,9 +4,11 @@
 
 mod attachments;
 mod concurrency;
+mod context;
 mod dynamic;
 mod entry;
 mod journal;
+mod kept;
 mod money;
 mod protected;
 mod python;

@@ -1,4 +1,4 @@
-//! What the shell toolsets do to the world: every hostile command is tried for its effect, with the fence of the kernel
+//! What the shell toolsets do to the world: every hostile command is tried for its effect, with the kernel sandbox
 //! and without it; every honest one passes without a question.
 
 #![cfg(target_os = "linux")]

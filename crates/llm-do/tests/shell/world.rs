@@ -22,7 +22,7 @@ use llm_do::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// With the best fence of the kernel, with the thin one, and with the grammar alone.
+/// With the best kernel sandbox, with the thin one, and with the grammar alone.
 pub const ALL: [Fencing; 3] = [Fencing::WhereOffered, Fencing::Thin, Fencing::Off];
 
 /// What this kernel offers of it, with a program that is only a keeper.

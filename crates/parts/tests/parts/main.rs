@@ -4,6 +4,8 @@
 
 mod node;
 mod python;
+mod shells;
+mod tmux;
 
 use std::env;
 use std::fs;

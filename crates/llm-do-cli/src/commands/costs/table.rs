@@ -205,7 +205,7 @@ not in the costs: 12.0k tokens without a known price
     #[test]
     fn budgets_stand_with_what_is_left_of_them() {
         let standing = |name: &str, per, period: &str, spent, reserved| BudgetStanding {
-            budget: Budget { name: name.to_owned(), usd: 5.0, per, project: None, warn_at: None },
+            budget: Budget { name: name.to_owned(), usd: 5.0, per, project: None, warn_at: None, on_limit: None },
             period: period.to_owned(),
             spent,
             reserved,

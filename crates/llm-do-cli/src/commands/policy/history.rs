@@ -1,10 +1,7 @@
 //! `llm-do policy replay` and `suggest`: rules and the calls of kept runs.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use llm_do::escape::visible;
 use llm_do::policy::{RuleFile, RuleSource, read_rules};
-use llm_do::store::period::{CalendarDay, LocalZone};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::policy::{self, HistoricCall, Replay, Suggestion};
 use llm_do_launch::rules;
@@ -16,9 +13,6 @@ use crate::environment::Environment;
 use crate::failure::{self, Failure};
 use crate::terminal::{Terminal, trust};
 use crate::{console, json};
-
-/// A suggested rule holds for so long.
-const LASTS: Duration = Duration::from_hours(30 * 24);
 
 pub fn replay(args: &PolicyReplayArgs, settings: &Settings) -> Result<(), Failure> {
     let all = match &args.rules {
@@ -74,10 +68,7 @@ fn replay_json(replay: &Replay<'_>) -> Value {
 
 pub fn suggest(args: &PolicySuggestArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
     let history = super::history(settings, args.since)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let until = CalendarDay::of(u64::try_from((now + LASTS).as_millis()).unwrap_or(u64::MAX), &LocalZone::of_process())
-        .to_string();
-    let suggestions = policy::suggest(&history, &rules::load(settings)?, &rules::today(), &until)?;
+    let suggestions = policy::suggest(&history, &rules::load(settings)?, &rules::today(), &rules::in_30_days())?;
     if args.json {
         return console::print(
             &suggestions.iter().map(|suggestion| json::line(&suggestion_json(suggestion))).collect::<String>(),

@@ -94,7 +94,7 @@ pub fn explanation(explanation: &Explanation) -> String {
         (JudgingStep::Answer, DecidedBy::Rule) => {
             format!("your rule allows it ({})", visible(rule.as_deref().unwrap_or_default()))
         }
-        (JudgingStep::Answer, DecidedBy::ApproveAll) => "every question is answered with yes".to_owned(),
+        (JudgingStep::Answer, DecidedBy::ApproveAll) => "--approve-all is on".to_owned(),
         (JudgingStep::Answer, DecidedBy::RejectAll) => "every question is answered with no".to_owned(),
         (JudgingStep::Answer, _) => match allowed {
             Some(place) => format!("a person; your rule ({}) does not count here", visible(place)),

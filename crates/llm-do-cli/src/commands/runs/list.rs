@@ -54,6 +54,14 @@ pub fn listed(args: &ListRunsArgs, settings: &Settings) -> Result<Vec<IndexLine<
     Ok(filter.chosen(&text, &store).take(most).map(owned).collect())
 }
 
+/// The newest runs of a project, in a table.
+pub fn of_project(root: &Path, settings: &Settings) -> Result<String, Failure> {
+    let args = ListRunsArgs { project: Some(root.to_owned()), ..ListRunsArgs::default() };
+    let lines = listed(&args, settings)?;
+    let columns = console::columns().unwrap_or(table::NARROW).max(table::NARROW);
+    Ok(if lines.is_empty() { String::new() } else { table::table(&lines, now(), columns) })
+}
+
 fn shown(lines: &[IndexLine<'_>], args: &ListRunsArgs, environment: &Environment) -> String {
     if args.json {
         return lines.iter().map(table::json).collect();

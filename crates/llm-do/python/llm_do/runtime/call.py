@@ -98,7 +98,7 @@ class CallScope:
         return self._offer.entered
 
     async def run_turn(self, input_data: Any = None, attachments: Union[Sequence[Any], None] = None) -> Any:
-        """One input → one answer: text, or what the output class makes of it. A turn that fails leaves the frame as it was."""
+        """One input → one answer: text, or what the output class makes of it. A turn that was stopped stays in the frame if the error has `kept`."""
         if self._is_closed:
             raise UsageError("the scope is closed")
         params: dict[str, Any] = {"scope": self._scope}

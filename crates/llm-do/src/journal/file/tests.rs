@@ -306,8 +306,8 @@ fn two_cannot_go_on_with_one_journal() {
 fn a_journal_of_another_version_is_refused() {
     let desk = Desk::new();
     let header = "{\"v\":7,\"k\":\"\",\"kind\":\"run\",\"state\":\"header\",\"res\":{}}";
-    let mut signed = String::new();
-    Signer::after(LineMac::default(), Some(key())).append(header.to_owned(), &mut signed);
+    let mut signed = Vec::new();
+    Signer::after(LineMac::default(), Some(key())).append(header.as_bytes(), &mut signed);
     std::fs::write(desk.path(), signed).unwrap();
     let error = OpenJournal::open(&desk.path(), Some(&key())).err().unwrap();
     assert!(matches!(error, JournalError::Version { version: 7, .. }), "{error}");

@@ -63,6 +63,10 @@ impl MessagesDecoder {
         let before = block.size();
         if let Some(BorrowedText(text)) = delta.text {
             tell(Delta::Text(&text));
+            if block.text.is_empty() {
+                // Most answers come in many small pieces.
+                block.text.reserve(USUAL_ANSWER);
+            }
             block.text.push_str(&text);
         }
         if let Some(BorrowedText(text)) = delta.thinking {
@@ -288,6 +292,9 @@ struct OpenBlock {
 }
 
 /// What the beginning of a block says about the use of a tool.
+/// So many bytes an answer usually has, or more.
+const USUAL_ANSWER: usize = 512;
+
 #[derive(Default)]
 struct ToolUse {
     id: Option<String>,

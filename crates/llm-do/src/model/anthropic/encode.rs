@@ -210,7 +210,7 @@ fn opening(head: &Head) -> BodyFields {
     let tools: Vec<WireTool<'_>> = declared.chain(head.server_tools.iter().filter_map(server_tool)).collect();
     if !tools.is_empty() {
         fields.set("tools", &tools);
-        fields.set_some("tool_choice", tool_choice(settings));
+        fields.set_some("tool_choice", tool_choice(head));
     }
     fields.set_some("thinking", thinking(&head.model.model, settings.thinking));
     if native_output.is_some() || settings.effort.is_some() {
@@ -251,12 +251,16 @@ fn effort(effort: Effort) -> &'static str {
 #[derive(Serialize)]
 struct ToolChoice {
     r#type: &'static str,
-    disable_parallel_tool_use: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disable_parallel_tool_use: Option<bool>,
 }
 
-fn tool_choice(settings: &ModelSettings) -> Option<ToolChoice> {
-    let parallel = settings.parallel_tool_calls?;
-    Some(ToolChoice { r#type: "auto", disable_parallel_tool_use: !parallel })
+fn tool_choice(head: &Head) -> Option<ToolChoice> {
+    if !head.may_call {
+        return Some(ToolChoice { r#type: "none", disable_parallel_tool_use: None });
+    }
+    let parallel = head.settings.parallel_tool_calls?;
+    Some(ToolChoice { r#type: "auto", disable_parallel_tool_use: Some(!parallel) })
 }
 
 #[derive(Serialize)]

@@ -62,6 +62,11 @@ impl<'a> DeltaFilter<'a> {
         }
     }
 
+    /// Whether listeners have heard some of the answer.
+    pub(crate) fn has_told_text(&self) -> bool {
+        self.heard && !self.text.told.is_empty()
+    }
+
     /// The reply comes again from its start: what listeners have heard of it is not told twice.
     pub(crate) fn start_again(&mut self) {
         self.text.position = 0;

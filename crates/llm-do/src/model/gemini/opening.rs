@@ -25,10 +25,13 @@ pub(crate) fn opening(head: &Head) -> (BodyFields, BodyTail) {
     }
     let mixed = tools.len() > 1 && !head.tools.is_empty();
     fields.set_some("tools", (!tools.is_empty()).then_some(tools));
-    if mixed && generation == Generation::Levels {
+    let config = ToolConfig {
         // Without it, tools of ours and of the provider do not go together.
-        fields.set("toolConfig", &ToolConfig { include_server_side_tool_invocations: true });
-    }
+        include_server_side_tool_invocations: (mixed && generation == Generation::Levels).then_some(true),
+        function_calling_config: (!head.may_call && !head.tools.is_empty()).then_some(CallingConfig { mode: "NONE" }),
+    };
+    let is_said = config.include_server_side_tool_invocations.is_some() || config.function_calling_config.is_some();
+    fields.set_some("toolConfig", is_said.then_some(config));
     (fields, tail(head, native))
 }
 
@@ -45,7 +48,15 @@ struct InstructionPart<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolConfig {
-    include_server_side_tool_invocations: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include_server_side_tool_invocations: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_calling_config: Option<CallingConfig>,
+}
+
+#[derive(Serialize)]
+struct CallingConfig {
+    mode: &'static str,
 }
 
 #[derive(Serialize)]

@@ -284,6 +284,7 @@ fn opening(head: &Head, quirks: &Quirks) -> BodyFields {
     }
     if !head.tools.is_empty() {
         fields.set("tools", &head.tools.iter().map(wire_tool).collect::<Vec<_>>());
+        fields.set_some("tool_choice", (!head.may_call).then_some("none"));
         fields.set_some("parallel_tool_calls", settings.parallel_tool_calls);
     }
     fields.set_some("response_format", head.output.as_ref().map(|schema| response_format(schema, quirks)));

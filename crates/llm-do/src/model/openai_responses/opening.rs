@@ -28,6 +28,7 @@ pub(crate) fn opening(head: &Head) -> BodyFields {
     let tools: Vec<WireTool<'_>> = head.tools.iter().map(declaration).chain(server_tools).collect();
     if !tools.is_empty() {
         fields.set("tools", &tools);
+        fields.set_some("tool_choice", (!head.may_call).then_some("none"));
         fields.set_some("parallel_tool_calls", settings.parallel_tool_calls);
         fields.set_some("max_tool_calls", max_tool_calls(&head.server_tools));
     }

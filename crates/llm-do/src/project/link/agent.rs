@@ -7,20 +7,22 @@ use std::sync::Arc;
 
 use super::Linker;
 use super::namespace::{NameResolution, Namespace};
-use crate::escape::{visible, visible_start};
-use crate::json_schema::{self, Direction};
+use super::schema_mistakes;
+use crate::escape::visible;
+use crate::json_schema::{self, Direction, SchemaError};
+use crate::message::RawJson;
 use crate::model::ServerTool;
-use crate::model::name::{ChoiceError, ChosenBy, ChosenModel, ModelName, ModelNameError, ModelPattern};
+use crate::model::name::{AgentPlace, ChoiceError, ChosenBy, ChosenModel, ModelName, ModelNameError, ModelPattern};
 use crate::model::provider::{OfferedTool, PROVIDERS, ProtocolKind, Restriction, provider};
 use crate::model::scripted::{Script, script_of};
-use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
+use crate::project::worker::{self, PythonClass, SchemaSource, WorkerFile};
 use crate::project::{
     AgentSpec, AllowWorkers, Code, DoubtfulRule, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join,
 };
 use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Span};
 use crate::syntax::names;
-use crate::syntax::tree::{self, NodeKind};
+use crate::syntax::tree::{self, Language, Node, NodeKind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{AgentToolNames, BUILT_INS, Grammar, ShellConfig, ToolsetSource};
@@ -29,6 +31,14 @@ use crate::tools::source::{AgentToolNames, BUILT_INS, Grammar, ShellConfig, Tool
 const LONGEST_PATTERN: usize = 256;
 /// A rule is kept for each toolset that may have its tool, so one file could ask for billions of them.
 const MOST_OPEN_RULES: usize = 100_000;
+
+/// Where a schema was written, for the places of its mistakes.
+enum WrittenSchema {
+    /// In the worker file.
+    Inline(Span),
+    /// In a file of its own.
+    File(Node),
+}
 
 /// What of an agent follows from its model.
 pub(super) struct AgentModel {
@@ -47,6 +57,12 @@ impl<'a> Linker<'a> {
         let choice = self.model(&loaded.worker)?;
         let server_tools = self.server_tools(&loaded.worker, &choice.model);
         let script = self.script(loaded.directory(), &loaded.worker, &choice);
+        let named = loaded.worker.model.as_ref().and_then(|model| ModelName::parse(&model.value).ok());
+        if let Some(named) = named.filter(|named| *named != choice.model) {
+            let (agent, file) = (&loaded.worker.name.value, loaded.path.display().to_string());
+            let fact = format!("{agent} uses {} instead of {named} ({file})", choice.model);
+            self.replaced_models.push(visible(&fact).into_owned());
+        }
         Some(AgentModel { model: choice.model, script, server_tools })
     }
 
@@ -70,7 +86,9 @@ impl<'a> Linker<'a> {
         let output = self.typing(loaded.directory(), worker.schema_out.as_ref(), Direction::Output);
         let allow_workers = self.allow_workers(worker);
         let AgentModel { model, script, server_tools } = model?;
+        let patterns = |list: &Vec<Located<String>>| list.iter().map(|pattern| pattern.value.clone()).collect();
         Some(AgentSpec {
+            compatible_models: worker.compatible_models.as_ref().map(patterns),
             name: worker.name.value.clone(),
             file: loaded.path.clone(),
             description: worker.described(),
@@ -87,6 +105,7 @@ impl<'a> Linker<'a> {
             server_tools,
             settings: worker.model_settings.clone(),
             limits: worker.limits.clone(),
+            context: worker.context,
             attachment_policy: worker.attachment_policy.clone(),
             locked: worker.locked,
         })
@@ -98,7 +117,12 @@ impl<'a> Linker<'a> {
             None => None,
             Some((_, Ok(parsed))) => Some(parsed),
             Some((model, Err(error))) => {
-                let hint = "write `provider:model`, for example `anthropic:claude-haiku-4-5`";
+                let hint = match &error {
+                    ModelNameError::NoProvider { text } => format!("write `{}`", with_provider(text)),
+                    ModelNameError::Malformed { .. } => {
+                        "write `anthropic:claude-haiku-4-5`, or another model".to_owned()
+                    }
+                };
                 self.problems.push(Diagnostic::error(model.span, name_error(&error)).hint(hint));
                 return None;
             }
@@ -107,13 +131,19 @@ impl<'a> Linker<'a> {
             Some(list) => Some(self.patterns(list)?),
             None => None,
         };
-        let choice = self.models.choose(&name.value, from_file.as_ref(), patterns.as_deref());
+        let is_entry = self.entry_agent.as_deref() == Some(name.value.as_str());
+        let place = if is_entry { AgentPlace::Entry } else { AgentPlace::Elsewhere };
+        let choice = self.models.choose(&name.value, place, from_file.as_ref(), patterns.as_deref());
         match choice {
             Ok(choice) => {
                 self.choices_used.push(choice.by.clone());
                 self.check_provider(worker, &choice).then_some(choice)
             }
             Err(ChoiceError::NoModel) if worker.is_mistaken(&["model"]) => None,
+            Err(ChoiceError::NoModel) if self.models.may_be_open => {
+                self.without_model.push(name.value.clone());
+                Some(ChosenModel { model: ModelName::none(), by: ChosenBy::Unasked })
+            }
             Err(ChoiceError::NoModel) => {
                 let problem = Diagnostic::error(name.span, format!("no model for agent `{}`", name.value));
                 self.problems.push(problem.hint(Remedy::ChooseModel { agent: name.value.clone() }));
@@ -142,8 +172,10 @@ impl<'a> Linker<'a> {
     /// Where a choice comes from, in words.
     fn origin(&self, by: &ChosenBy) -> String {
         match (by, &self.models.option) {
-            (ChosenBy::Override | ChosenBy::Required, Some(option)) => format!("from `{option}`"),
-            (ChosenBy::Override | ChosenBy::Required, None) => "from the choices for this run".to_owned(),
+            (ChosenBy::Override | ChosenBy::Required | ChosenBy::All, Some(option)) => format!("from `{option}`"),
+            (ChosenBy::Override | ChosenBy::Required | ChosenBy::All, None) => {
+                "from the choices for this run".to_owned()
+            }
             (ChosenBy::File, _) => "from its file".to_owned(),
             (ChosenBy::Unasked, _) => "for an agent that is not asked".to_owned(),
             (ChosenBy::Fallback { label }, _) => format!("from {label}"),
@@ -233,7 +265,17 @@ impl<'a> Linker<'a> {
                 .iter()
                 .map(|row| row.name)
                 .chain(self.models.providers.iter().map(|custom| custom.name.as_str()));
-            let hint = self.problems.suggest(name, "providers", names);
+            let hint = match (&place, names::nearest(name, names.clone())) {
+                // What was typed can be typed again.
+                (DiagnosticPlace::Outside, Some(near)) => {
+                    Some(format!("did you mean `{near}:{}`?", visible(&choice.model.model)))
+                }
+                (_, Some(near)) => self.problems.is_read().then(|| {
+                    let all = names::there_are("providers", names);
+                    format!("did you mean `{near}:{}`? {all}", choice.model.model)
+                }),
+                (_, None) => self.problems.suggest(name, "providers", names),
+            };
             self.problems.push(Diagnostic::error(place, fact).maybe_hint(hint));
             return false;
         }
@@ -255,7 +297,9 @@ impl<'a> Linker<'a> {
             self.problems.push(Diagnostic::note(first.span, fact));
             return Vec::new();
         }
-        self.check_server_tools(worker, model);
+        if !model.is_none() {
+            self.check_server_tools(worker, model);
+        }
         worker.server_side_tools.iter().map(|tool| tool.value.clone()).collect()
     }
 
@@ -272,8 +316,10 @@ impl<'a> Linker<'a> {
         for Located { value: tool, span } in &worker.server_side_tools {
             let Some(found) = offered.iter().find(|offered| offered.kind == tool.kind) else {
                 let fact = format!("`{}` has no server-side tool `{}`", model.provider, tool.kind.name());
-                let names = offered.iter().map(|offered| offered.kind.name());
-                let hint = names::there_are("server-side tools", names);
+                let has_it =
+                    |row: &&crate::model::provider::Provider| row.server_tools.iter().any(|it| it.kind == tool.kind);
+                let what = format!("providers with {}", tool.kind.name());
+                let hint = names::there_are(&what, PROVIDERS.iter().filter(has_it).map(|row| row.name));
                 self.problems.push(Diagnostic::error(*span, fact).hint(hint));
                 continue;
             };
@@ -284,11 +330,11 @@ impl<'a> Linker<'a> {
     }
 
     fn typing(&mut self, base: &Path, source: Option<&SchemaSource>, direction: Direction) -> Typing {
-        let (schema, span) = match source {
+        let (schema, node) = match source {
             None => return Typing::Untyped,
-            Some(SchemaSource::Inline(schema)) => (schema.value.clone(), schema.span),
+            Some(SchemaSource::Inline(schema)) => (schema.value.clone(), WrittenSchema::Inline(schema.span)),
             Some(SchemaSource::File(listed)) => match self.schema_file(base, listed) {
-                Some(schema) => (schema, listed.span),
+                Some(node) => (RawJson::from_valid(node.to_json()), WrittenSchema::File(node)),
                 None => return Typing::Untyped,
             },
             Some(SchemaSource::Python(class)) => return self.python_typing(base, class),
@@ -296,7 +342,7 @@ impl<'a> Linker<'a> {
         match json_schema::judge(&schema, direction) {
             Ok(_) => Typing::Schema(schema),
             Err(error) => {
-                self.problems.push(Diagnostic::error(span, error.to_string()));
+                self.schema_mistakes(&schema, &node, &error);
                 Typing::Untyped
             }
         }
@@ -330,8 +376,27 @@ impl<'a> Linker<'a> {
         Typing::Python(PythonType { class: class.value.clone(), reference, schema })
     }
 
+    /// Every mistake of a schema, each at its place.
+    fn schema_mistakes(&mut self, schema: &RawJson, written: &WrittenSchema, error: &SchemaError) {
+        let (node, language) = match written {
+            WrittenSchema::File(node) => (Some(node.clone()), Language::Json),
+            // What was read of the file is gone; only a mistake brings it back.
+            WrittenSchema::Inline(span) => {
+                (worker::node_at(*span, &self.project.sources.get(span.file).text), Language::Yaml)
+            }
+        };
+        let whole = match (written, &node) {
+            (WrittenSchema::Inline(span), _) => *span,
+            (WrittenSchema::File(node), _) => node.span,
+        };
+        for mistake in schema_mistakes::mistakes(schema, error, language) {
+            let span = node.as_ref().map_or(whole, |node| node.at(&mistake.pointer).span);
+            self.problems.push(Diagnostic::error(span, mistake.fact).maybe_hint(mistake.hint));
+        }
+    }
+
     /// A schema that a worker file names, read before; `None` if that failed and was reported.
-    fn schema_file(&mut self, base: &Path, listed: &Located<String>) -> Option<crate::message::RawJson> {
+    fn schema_file(&mut self, base: &Path, listed: &Located<String>) -> Option<Node> {
         let path = super::normal(&lexical_join(base, Path::new(&listed.value))?);
         let file = *self.project.references.get(&path)?;
         let text = &self.project.sources.get(file).text;
@@ -340,10 +405,11 @@ impl<'a> Linker<'a> {
         self.problems.extend(problems);
         let node = node?;
         if !matches!(node.kind, NodeKind::Map(_)) {
-            self.problems.push(Diagnostic::error(node.span, "a JSON Schema file holds an object"));
+            let problem = Diagnostic::error(node.span, "a JSON Schema file holds an object");
+            self.problems.push(problem.hint("write `{ \"type\": \"object\", \"properties\": {} }`"));
             return None;
         }
-        Some(crate::message::RawJson::from_valid(node.to_json()))
+        Some(node)
     }
 
     /// A name under `tools`: one exported function, or an agent. Work that moves from one to the other keeps its
@@ -365,6 +431,7 @@ impl<'a> Linker<'a> {
             }
             (None, NameResolution::Source(_) | NameResolution::Broken | NameResolution::Unknown) => {
                 let hint = toolset_with(&name.value)
+                    .map(|toolset| format!("write `toolsets: [{toolset}]`"))
                     .or_else(|| self.problems.suggest(&name.value, "tools", namespace.function_names()));
                 let fact = format!("unknown tool `{}`", visible(&name.value));
                 self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
@@ -401,8 +468,11 @@ impl<'a> Linker<'a> {
             return None;
         }
         let fact = format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
-        let hint =
-            toolset_with(&name.value).or_else(|| self.problems.suggest(&name.value, "toolsets", namespace.names()));
+        let meant = toolset_with(&name.value);
+        let all = || names::there_are("toolsets", namespace.names());
+        let hint = meant
+            .map(|meant| format!("did you mean `{meant}`? {}", all()))
+            .or_else(|| self.problems.suggest(&name.value, "toolsets", namespace.names()));
         self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
         None
     }
@@ -555,15 +625,37 @@ fn name_error(error: &ModelNameError) -> String {
     }
 }
 
-/// People name a tool where its toolset is meant, and `shell` or `filesystem` where there are several.
-fn toolset_with(tool: &str) -> Option<String> {
-    let has_tool = |source: &ToolsetSource| source.declared_tools().unwrap_or_default().iter().any(|t| t.name == tool);
-    let names: Vec<&str> = BUILT_INS
-        .iter()
-        .filter(|built_in| has_tool(&(built_in.source)()) || (tool == "filesystem" && built_in.name.starts_with(tool)))
-        .map(|built_in| built_in.name)
-        .collect();
-    (!names.is_empty()).then(|| format!("`{}` comes with a toolset: {}", visible_start(tool, 64), names.join(", ")))
+/// Other names for what a built-in toolset does.
+const CALLED_OTHERWISE: &[(&[&str], &str)] = &[
+    (&["filesystem", "file_system", "files", "file", "fs"], "filesystem_cwd"),
+    (&["bash", "sh", "zsh", "shell", "terminal", "command", "commands"], "shell_readonly"),
+];
+
+/// People name a tool where its toolset is meant, or what a toolset does.
+fn toolset_with(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let called = CALLED_OTHERWISE.iter().find(|(names, _)| names.contains(&lower.as_str()));
+    let has_tool = |source: &ToolsetSource| source.declared_tools().unwrap_or_default().iter().any(|t| t.name == name);
+    let with_tool = || BUILT_INS.iter().find(|built_in| has_tool(&(built_in.source)()));
+    called.map(|(_, toolset)| *toolset).or_else(|| with_tool().map(|built_in| built_in.name))
+}
+
+/// The name with the provider that has such models, as far as one can tell.
+fn with_provider(model: &str) -> String {
+    const FAMILIES: &[(&str, &str)] = &[
+        ("claude", "anthropic"),
+        ("gpt", "openai"),
+        ("o1", "openai"),
+        ("o3", "openai"),
+        ("o4", "openai"),
+        ("gemini", "google"),
+        ("mistral", "mistral"),
+        ("deepseek", "deepseek"),
+        ("grok", "xai"),
+    ];
+    let family =
+        FAMILIES.iter().find(|(family, provider)| model.starts_with(family) && self::provider(provider).is_some());
+    format!("{}:{model}", family.map_or("ollama", |(_, provider)| provider))
 }
 
 /// What a toolset of an agent declares; `None` if that is not known.

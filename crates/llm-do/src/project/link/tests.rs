@@ -113,7 +113,7 @@ impl Files {
         let mut workers = Vec::new();
         for (path, text) in &self.workers {
             let file = sources.add(path.into(), text.clone());
-            let worker = worker::parse(file, text, Format::FrontMatter, &mut problems).unwrap();
+            let worker = worker::parse(file, "main", text, Format::FrontMatter, &mut problems).unwrap();
             workers.push(LoadedWorker { path: path.into(), worker });
         }
         assert!(!problems.has_errors(), "the files themselves are good: {problems:?}");

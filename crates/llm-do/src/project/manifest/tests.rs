@@ -114,6 +114,7 @@ const NOT_SETTINGS: &[&str] = &["{\"A\": §1}", "{\"A\": §null}", "{\"A\": §[\
 
 /// Every key of a manifest, with what it takes and what it refuses.
 const KEYS: &[Row] = &[
+    (&TOP, "$schema", &["\"schema.json\"", "\"\""], &[NOT_TEXT]),
     (&TOP, "version", &["1"], &[&["0", "2", "-1", "1.0", "\"1\"", "true", "null", "[1]", "{\"x\": 1}"]]),
     (&TOP, "entry", &["{}", "{\"agent\": \"main\"}"], &[NOT_MAP]),
     (&TOP, "worker_files", &["[\"a.worker\"]", "[\"a.worker\", \"b/c.yaml\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
@@ -159,6 +160,7 @@ const KEYS: &[Row] = &[
     (&IN_LIMITS, "max_output_tokens", &["1", "9000000000"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_LIMITS, "max_cost_usd", &["1", "0.5", "1e-3"], &[NOT_NUMBER, NOT_POSITIVE, &["1e999"]]),
     (&IN_LIMITS, "timeout_seconds", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE, &["1e999", "1e300"]]),
+    (&IN_LIMITS, "on_limit", &["\"ask\"", "\"stop\"", "\"wrap_up\""], &[NOT_TEXT, &["\"wait\"", "\"Ask\""]]),
     (&IN_TOOLSET, "filesystem", &["{\"root\": \".\"}"], &[NOT_MAP]),
     (&IN_TOOLSET, "shell", &["{}", "{\"default\": \"ask\"}"], &[NOT_MAP]),
     (&IN_TOOLSET, "mcp", &["{\"command\": \"server\"}"], &[NOT_MAP]),
@@ -305,7 +307,7 @@ fn what_is_written_is_read_under_either_spelling() {
             "worker_calls_require_approval": true, "worker_attachments_require_approval": true,
             "worker_approval_overrides": {"a": {"calls_require_approval": false}},
             "limits": {"max_requests": 1, "max_tool_calls": 2, "max_input_tokens": 3, "max_output_tokens": 4,
-                "max_cost_usd": 0.5, "timeout_seconds": 6}}}"#;
+                "max_cost_usd": 0.5, "timeout_seconds": 6, "on_limit": "ask"}}}"#;
     let manifest = parsed(text);
     assert_eq!(manifest.worker_files[0].value, "a.worker");
     assert_eq!(manifest.python_files[0].value, "b.py");
@@ -322,6 +324,7 @@ fn what_is_written_is_read_under_either_spelling() {
         max_output_tokens: Some(4),
         max_cost_usd: Some(0.5),
         timeout_seconds: Some(6.0),
+        on_limit: Some(crate::project::OnLimit::Ask),
     };
     let name = manifest.runtime.agent_approval_overrides[0].0.clone();
     assert_eq!(name.value, "a");
@@ -420,11 +423,11 @@ fn keys_that_do_not_go_together_are_refused_where_they_meet() {
 #[test]
 fn the_whole_must_make_sense() {
     let cases = [
-        ("[]", "expected a mapping, found a list"),
-        ("\"x\"", "expected a mapping, found the text `x`"),
+        ("[]", "expected an object, found a list"),
+        ("\"x\"", "expected an object, found the text `x`"),
         ("{}", "`version` is missing in the manifest"),
         ("{\"version\": 1, \"worker_files\": [\"a.worker\"]}", "`entry` is missing in the manifest"),
-        ("{\"version\": 2, \"entry\": {}, \"worker_files\": [\"a\"]}", "expected `1`, found the number `2`"),
+        ("{\"version\": 2, \"entry\": {}, \"worker_files\": [\"a\"]}", "this program reads version 1"),
         ("{\"version\": 1, \"entry\": {}}", "the manifest lists no files"),
         ("{\"version\": 1, \"entry\": {}, \"worker_files\": [], \"python_files\": []}", "the manifest lists no files"),
         (

@@ -19,6 +19,7 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
         description: String::new(),
         instructions: String::new(),
         model: ModelName::parse("ollama:qwen3").unwrap(),
+        compatible_models: None,
         script: None,
         input: Typing::Schema(RawJson::from_valid("{}".to_owned())),
         prompt: None,
@@ -30,6 +31,7 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
         server_tools: Vec::new(),
         settings: ModelSettings::default(),
         limits: Limits::default(),
+        context: crate::project::ContextSettings::default(),
         attachment_policy: AttachmentPolicy::default(),
         locked: false,
     }
@@ -89,6 +91,8 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         registry: crate::tools::function::Registry::default(),
         wording: crate::remedy::Wording::default(),
         fallback: None,
+        replaced_models: Vec::new(),
+        without_model: Vec::new(),
     }
 }
 

@@ -15,6 +15,7 @@ const fn inside(what: &'static str, open: &'static str, close: &'static str) -> 
 }
 
 const IN_SETTINGS: Mapping = inside("`model_settings`", "name: main\nmodel_settings: {\n ", "\n  }\n");
+const IN_CONTEXT: Mapping = inside("`context`", "name: main\ncontext: {\n ", "\n  }\n");
 const IN_LIMITS: Mapping = inside("`limits`", "name: main\nlimits: {\n ", "\n  }\n");
 const IN_POLICY: Mapping = inside("`attachment_policy`", "name: main\nattachment_policy: {\n ", "\n  }\n");
 const IN_SERVER_TOOL: Mapping = inside("a server-side tool", "name: main\nserver_side_tools: [{\n ", "\n  }]\n");
@@ -57,6 +58,7 @@ const KEYS: &[Row] = &[
     ),
     (&TOP, "model_settings", &["{}", "{seed: 1}"], &[NOT_MAP]),
     (&TOP, "limits", &["{}", "{max_requests: 1}"], &[NOT_MAP]),
+    (&TOP, "context", &["{}", "{window: 8192, keep: 10}", "off"], &[&["1", "true", "[x]", "on"]]),
     (&TOP, "attachment_policy", &["{}", "{max_attachments: 0}"], &[NOT_MAP]),
     (&TOP, "locked", &["true", "false"], &[NOT_BOOL]),
     (&TOP, "instructions", &["\"\"", "Do it.", "|\n  two\n  lines"], &[&["1", "true", "null", "[x]", "{x: y}"]]),
@@ -83,12 +85,17 @@ const KEYS: &[Row] = &[
     (&IN_SETTINGS, "thinking", &["true", "false", "1", "8000"], &[&["0", "-1", "1.5", "\"yes\"", "null", "[1]"]]),
     (&IN_SETTINGS, "parallel_tool_calls", &["true", "false"], &[NOT_BOOL]),
     (&IN_SETTINGS, "timeout_seconds", &["1", "0.5", "86400"], &[NOT_NUMBER, NOT_POSITIVE, &["86401"]]),
+    (&IN_CONTEXT, "window", &["1", "8192"], &[NOT_INTEGER, NOT_POSITIVE]),
+    (&IN_CONTEXT, "clear_at", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE]),
+    (&IN_CONTEXT, "summarise_at", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE]),
+    (&IN_CONTEXT, "keep", &["1", "8192"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_LIMITS, "max_requests", &["1", "50"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_LIMITS, "max_tool_calls", &["0", "50"], &[NOT_INTEGER, NEGATIVE]),
     (&IN_LIMITS, "max_input_tokens", &["1"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_LIMITS, "max_output_tokens", &["1"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_LIMITS, "max_cost_usd", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE]),
     (&IN_LIMITS, "timeout_seconds", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE]),
+    (&IN_LIMITS, "on_limit", &["ask", "stop", "wrap_up"], &[NOT_TEXT, &["wait", "Ask"]]),
     (&IN_POLICY, "max_attachments", &["0", "4"], &[NOT_INTEGER, NEGATIVE]),
     (&IN_POLICY, "max_total_bytes", &["1", "10000000"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_POLICY, "allowed_suffixes", &["[]", "[.png, .pdf]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
@@ -101,12 +108,12 @@ const ALIASES: &[(&str, &[&str])] = &[
 ];
 
 fn read_yaml(file: FileId, text: &str, problems: &mut Diagnostics) {
-    parse(file, text, Format::Yaml, problems);
+    parse(file, "main", text, Format::Yaml, problems);
 }
 
 /// The same keys as front matter: a line is in front of them.
 fn read_front_matter(file: FileId, text: &str, problems: &mut Diagnostics) {
-    parse(file, text, Format::FrontMatter, problems);
+    parse(file, "main", text, Format::FrontMatter, problems);
 }
 
 #[test]
@@ -134,20 +141,20 @@ fn words_of_other_formats_are_corrected() {
     let hint = |text: &str| {
         let mut problems = Diagnostics::default();
         let file = Sources::default().add("a.yaml".into(), text.to_owned());
-        parse(file, text, Format::Yaml, &mut problems);
+        parse(file, "main", text, Format::Yaml, &mut problems);
         problems.iter().next().and_then(|problem| problem.hint.as_ref()).map(ToString::to_string).unwrap_or_default()
     };
     assert_eq!(hint("name: a\nentry: yes"), "write `true`");
     assert_eq!(hint("name: a\nlocked: 'off'"), "write `false`");
     assert_eq!(hint("name: a\ntoolsets: shell"), "write `[shell]`");
-    assert_eq!(hint("name: 1"), "put it in quotes");
+    assert_eq!(hint("name: 1"), "put it in quotes: `\"1\"`");
     assert_eq!(hint("name: a\napproval: {shell: alow}"), "did you mean `allow`? values: allow, ask, block");
 }
 
 fn parsed(text: &str, format: Format) -> WorkerFile {
     let mut problems = Diagnostics::default();
     let file = Sources::default().add("a.worker".into(), text.to_owned());
-    let worker = parse(file, text, format, &mut problems);
+    let worker = parse(file, "main", text, format, &mut problems);
     assert!(!problems.has_errors(), "{text}\n{problems:?}");
     worker.unwrap()
 }
@@ -170,7 +177,7 @@ server_side_tools:
 model_settings: {temperature: 0.5, top_p: 1, max_tokens: 9, stop: END, seed: -1, effort: high, thinking: 100,
   parallel_tool_calls: false, timeout_seconds: 1.5}
 limits: {max_requests: 1, max_tool_calls: 0, max_input_tokens: 3, max_output_tokens: 4, max_cost_usd: 0.5,
-  timeout_seconds: 6}
+  timeout_seconds: 6, on_limit: ask}
 attachment_policy: {max_attachments: 1, max_total_bytes: 2, allowed_suffixes: [.PNG], denied_suffixes: [.exe]}
 locked: true
 "#;
@@ -218,6 +225,7 @@ fn what_is_written_is_read() {
             max_output_tokens: Some(4),
             max_cost_usd: Some(0.5),
             timeout_seconds: Some(6.0),
+            on_limit: Some(crate::project::OnLimit::Ask),
         },
         attachment_policy: AttachmentPolicy {
             max_attachments: 1,

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::keep::PastTurn;
 use super::{CallScope, Turn};
 use crate::escape::visible_start;
 use crate::event::{CallEnd, CallKind, EventKind};
 use crate::journal::call::value_at;
-use crate::journal::record::turn_number;
+use crate::journal::record::{command_number, turn_number};
 use crate::journal::{RecordedSteps, StepDescription, StepKind, StepRecord, StepValue, Stop, telling};
 use crate::message::{Content, Message, RawJson, Reply, ToolMessage};
 use crate::runtime::input::{Input, InputError};
@@ -41,8 +42,10 @@ pub struct RestoredTurns {
 pub struct RestoredExchange {
     /// What was said, as events show it.
     pub input: RawJson,
-    /// What was answered.
+    /// What was answered, or said until it was stopped.
     pub output: Output,
+    /// Why it came to no answer, if it was stopped or failed and stays all the same.
+    pub stopped: Option<String>,
 }
 
 impl CallScope<'_> {
@@ -67,17 +70,24 @@ impl CallScope<'_> {
         if self.frame.history.is_empty() && records.result(&began).is_some() {
             self.frame.history = value_at(&began, records).map_err(Stop::Journal)?;
         }
-        let mut restored = RestoredTurns::default();
+        let (mut exchanges, mut unfinished) = (Vec::new(), None);
         for (number, key) in turns(path, records) {
+            self.turns = number;
+            self.restore_commands(number, records)?;
+            exchanges.truncate(self.past.len());
             self.turns = number + 1;
             if records.result(&key).is_some() {
-                let last = Some(self.take_over(&key, records).map_err(Stop::Journal)?);
-                restored = RestoredTurns { finished: restored.finished + 1, last, unfinished: None };
+                exchanges.push(self.take_over(&key, records).map_err(Stop::Journal)?);
+                unfinished = None;
             } else {
                 // One that was given up was followed by others; only the last one was cut off.
-                restored.unfinished = value_at(&format!("{key}/input"), records).ok();
+                unfinished = value_at(&format!("{key}/input"), records).ok();
             }
         }
+        self.restore_commands(self.turns, records)?;
+        self.restore_view()?;
+        exchanges.truncate(self.past.len());
+        let restored = RestoredTurns { finished: exchanges.len(), last: exchanges.pop(), unfinished };
         Ok(restored)
     }
 
@@ -86,10 +96,11 @@ impl CallScope<'_> {
     pub async fn finish_turn_until(
         &mut self,
         message: Vec<Content>,
-        cancelled: impl Future<Output = ()>,
+        cancelled: impl Future<Output = ()> + Send,
     ) -> Result<Output, RunError> {
         self.turns = self.turns.saturating_sub(1);
-        self.converse_until(Turn { is_recorded: true, ..Turn::of(Input::Parts(message), None) }, cancelled).await
+        let turn = Turn { is_recorded: true, ..Turn::of(Input::Parts(message), None) };
+        self.converse(turn, Some(std::pin::pin!(cancelled))).await
     }
 
     fn take_over(&mut self, key: &str, records: &dyn RecordedSteps) -> Result<RestoredExchange, String> {
@@ -107,22 +118,31 @@ impl CallScope<'_> {
         self.events.replay(telling::told(key, &told, records)?);
         let own = records.keys_beneath(key).into_iter().filter(|request| is_request_of(key, request));
         self.own.sent += own.map(|request| self.runtime.resumed.requests_at(&request)).sum::<u64>();
+        self.past.push(PastTurn { start: self.frame.history.len(), told: self.interrupted.take() });
         self.frame.history.extend(messages);
-        self.ended = Some(CallEnd::Output(output.told()));
-        Ok(RestoredExchange { input, output })
+        self.restore_left_out(key, records)?;
+        self.interrupted = turn.stopped().map(str::to_owned);
+        self.ended = Some(match &self.interrupted {
+            None => CallEnd::Output(output.told()),
+            Some(reason) => CallEnd::Error(reason.clone()),
+        });
+        Ok(RestoredExchange { input, output, stopped: self.interrupted.clone() })
     }
 }
 
 /// The turns of a conversation that a record knows of, by their numbers.
 fn turns(path: &str, records: &dyn RecordedSteps) -> BTreeMap<u64, String> {
     let keys = records.keys_beneath(path);
-    let numbers = keys.iter().filter_map(|key| turn_number(path, key));
+    let of_turns = keys.iter().filter(|key| command_number(path, key).is_none());
+    let numbers = of_turns.filter_map(|key| turn_number(path, key));
     numbers.map(|number| (number, format!("{path}/t{number}"))).collect()
 }
 
 fn is_request_of(turn: &str, key: &str) -> bool {
     let name = key.strip_prefix(turn).and_then(|rest| rest.strip_prefix("/m"));
-    name.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    // A last request stands beneath the one for which there was no room.
+    let number = name.map(|name| name.trim_end_matches("/last").trim_end_matches("/calls"));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether a history can be gone on with: every tool call has its result, and nothing else has one. The error says which message

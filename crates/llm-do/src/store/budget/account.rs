@@ -168,7 +168,7 @@ mod tests {
     fn a_request_fits_waits_or_is_stopped_by_all_budgets_together() {
         // A cent for what goes in, one for each token of the answer, of which ten are enough.
         let fixed = Cost { money: cents(1), ..Cost::REQUEST };
-        let wish = Wish { fixed, per_token: cents(1), longest: 30, least: 10 };
+        let wish = Wish { per_token: cents(1), longest: 30, least: 10, ..Wish::exactly(fixed) };
         let fits = |longest, lowered| Room::Fits { longest, lowered };
         for (stands, expected) in [
             (vec![stand(100, 0, 0)], fits(30, None)),

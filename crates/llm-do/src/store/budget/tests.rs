@@ -19,7 +19,7 @@ fn utc() -> LocalZone {
 }
 
 fn budget(name: &str, usd: f64) -> Budget {
-    Budget { name: name.to_owned(), usd, per: PeriodLength::Day, project: None, warn_at: None }
+    Budget { name: name.to_owned(), usd, per: PeriodLength::Day, project: None, warn_at: None, on_limit: None }
 }
 
 fn exactly(usd: f64) -> Wish {
@@ -52,7 +52,14 @@ impl Desk {
             OpenBudget::open(budget, &self.layout(), &period, &settled).map(Arc::new)
         };
         let budgets = budgets.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Ok(RunBudgets { budgets, zone: utc(), told: Arc::default(), settled })
+        Ok(RunBudgets {
+            budgets,
+            zone: utc(),
+            told: Arc::default(),
+            raised: Mutex::default(),
+            kept: Mutex::default(),
+            settled,
+        })
     }
 
     fn ledger(&self, name: &str, period: &str) -> PathBuf {
@@ -147,7 +154,7 @@ fn several_processes_share_a_budget_and_only_what_was_spent_stops() {
     Box::new(second).settle(Money::from_usd(0.4));
     let hit = stopped(&one, 0.6);
     assert_eq!((hit.used, hit.allowed, hit.needed), (0.5, 1.0, Some(0.6)));
-    assert_eq!(hit.limit, BoundedAmount::Budget { name: "everyday".into(), per: "day" });
+    assert_eq!(hit.limit, BoundedAmount::Budget { name: "everyday".into(), per: "day", on_limit: None });
     // Another day has all of it, and a request settles on the day of its start.
     let tomorrow = reserved_at(&one, 0.9, NOON + DAY);
     assert_eq!(desk.seen(&everyday[0], NOON + DAY), (0.0, 0.9));
@@ -319,7 +326,14 @@ fn a_request_that_waits_goes_as_soon_as_there_is_room_and_nothing_is_settled_lat
     let today = PeriodLength::Day.around(CalendarDay::of(now(), &utc()));
     let process = || {
         let open = OpenBudget::open(&everyday[0], &desk.layout(), &today, &settled).unwrap();
-        RunBudgets { budgets: vec![Arc::new(open)], zone: utc(), told: Arc::default(), settled: Arc::default() }
+        RunBudgets {
+            budgets: vec![Arc::new(open)],
+            zone: utc(),
+            told: Arc::default(),
+            raised: Mutex::default(),
+            kept: Mutex::default(),
+            settled: Arc::default(),
+        }
     };
     let (one, two) = (process(), process());
     executor.block_on(async {
@@ -390,7 +404,7 @@ proptest! {
                 Happening::Ask { holder, fixed, longest } => {
                     let mill = Money::mills(1);
                     let fixed = Cost { money: mill.times(fixed), ..Cost::REQUEST };
-                    let wish = Wish { fixed, per_token: mill, longest: longest + 4, least: 4 };
+                    let wish = Wish { per_token: mill, longest: longest + 4, least: 4, ..Wish::exactly(fixed) };
                     match attempted(&holders[holder].0, &wish, NOON) {
                         Ok(ReserveAttempt::Reserved(reserved)) => {
                             let amount = wish.cost(reserved.longest).money;

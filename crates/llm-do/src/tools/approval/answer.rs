@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Coverage, Memory, Question, digest};
+use super::trial::Trials;
+use super::{CallSubject, Coverage, LimitRaise, Memory, Question, RAISE_LIMIT, digest};
 use crate::BoxFuture;
 use crate::journal::StepValue;
 use crate::message::RawJson;
@@ -132,12 +133,16 @@ pub struct ApprovalRequest {
     pub tool: String,
     /// What it would be called with.
     pub arguments: RawJson,
+    /// What the call is about, beyond its arguments, if that was looked at.
+    pub about: Option<CallSubject>,
     /// Why it is asked, and what else there is to show.
     pub question: Question,
     /// Which answers for the session are offered.
     pub memory: Memory,
     /// What each of them covers, as a digest.
     pub coverage: SessionCoverage,
+    /// Where other arguments for the call are judged, as long as it is open.
+    pub trials: Trials,
 }
 
 /// Digests of what answers for the session cover: two questions with the same one are answered together.
@@ -164,6 +169,15 @@ pub struct PendingQuestion {
     pub reason: String,
     /// What would change, line by line.
     pub preview: Option<String>,
+    /// Arguments that the reason and the preview hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shows: Vec<String>,
+    /// The argument whose text a person edits who wants the call otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edits: Option<String>,
+    /// Which rule asks, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// What the author of the tool says about the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign: Option<String>,
@@ -187,6 +201,12 @@ pub struct AskedQuestion {
     pub(super) reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) preview: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) shows: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) edits: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rule: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) foreign: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,28 +216,59 @@ pub struct AskedQuestion {
 }
 
 impl AskedQuestion {
+    /// What the call would be made with.
+    pub(crate) fn arguments(&self) -> &RawJson {
+        &self.arguments
+    }
+
+    /// As it was put to a person in the run, at this place.
+    pub(crate) fn request(&self, run: &str, key: &str) -> ApprovalRequest {
+        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to } =
+            self.clone();
+        ApprovalRequest {
+            id: self.digest(run, key),
+            caller: path.last().cloned().unwrap_or_default(),
+            path,
+            tool,
+            arguments,
+            about: None,
+            question: Question { reason, preview, shows, edits, rule, bound_to, foreign, covers },
+            memory: Memory::Nothing,
+            coverage: SessionCoverage::default(),
+            trials: Trials::default(),
+        }
+    }
+
+    /// The agents from the entry down to the one whose limit it is about, if it is about one, and how far it is raised.
+    pub(crate) fn raise(&self) -> Option<(&[String], LimitRaise)> {
+        let raise = self.arguments.to().ok().filter(|_| self.tool == RAISE_LIMIT)?;
+        Some((&self.path, raise))
+    }
+
     /// Of the run, the place in its call tree, the call, each shown word and what the answer is bound to.
     pub(crate) fn digest(&self, run: &str, key: &str) -> String {
-        let Self { path, tool, arguments, reason, preview, foreign, covers, bound_to } = self;
-        let (depth, arguments) = (path.len().to_string(), canonical(arguments));
+        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to } = self;
+        let (depth, shown, arguments) = (path.len().to_string(), shows.len().to_string(), canonical(arguments));
         let call = covers.as_ref().map(|covers| covers.call.as_str());
         let whole = covers.as_ref().map(|covers| covers.tool.as_str());
         // What is not there is told from what is empty.
-        let said = [preview.as_deref(), foreign.as_deref(), call, whole, bound_to.as_deref()];
-        let said = said.into_iter().flat_map(|part| [if part.is_some() { "1" } else { "0" }, part.unwrap_or_default()]);
+        let said = [preview, edits, rule, foreign].map(Option::as_deref).into_iter();
+        let said = said.chain([call, whole, bound_to.as_deref()]);
+        let said = said.flat_map(|part| [if part.is_some() { "1" } else { "0" }, part.unwrap_or_default()]);
         let place = [run, key, &depth].into_iter().chain(path.iter().map(String::as_str));
-        digest(place.chain([tool.as_str(), &arguments, reason]).chain(said))
+        let shows = std::iter::once(shown.as_str()).chain(shows.iter().map(String::as_str));
+        digest(place.chain([tool.as_str(), &arguments, reason]).chain(shows).chain(said))
     }
 
     /// For the person who decides later. `run` and `key` say where it was asked.
     pub fn pending(&self, run: &str, key: &str) -> PendingQuestion {
-        let Self { path, tool, arguments, reason, preview, foreign, .. } = self.clone();
-        PendingQuestion { id: self.digest(run, key), path, tool, arguments, reason, preview, foreign }
+        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, .. } = self.clone();
+        let id = self.digest(run, key);
+        PendingQuestion { id, path, tool, arguments, reason, preview, shows, edits, rule, foreign }
     }
 }
 
 /// The key of the call that is asked about, from that of the question.
-#[cfg(feature = "front-end")]
 pub fn key_of_call(question: &str) -> &str {
     question.strip_suffix("/ask").unwrap_or(question)
 }
@@ -303,11 +354,14 @@ mod tests {
         let optional = |index: usize| Some(word(index)).filter(|word| !word.starts_with('-'));
         let covers = optional(8).map(|call| Coverage { call, tool: word(9) });
         let question = AskedQuestion {
-            path: words[10.min(words.len())..].to_vec(),
+            path: words[15.min(words.len())..].to_vec(),
             tool: word(2),
             arguments: RawJson::of(&serde_json::json!({word(3): word(4)})),
             reason: word(5),
             preview: optional(6),
+            shows: optional(11).into_iter().chain(optional(12)).collect(),
+            edits: optional(13),
+            rule: optional(14),
             foreign: optional(7),
             covers,
             bound_to: optional(1),
@@ -320,8 +374,8 @@ mod tests {
         /// Two questions that differ in anything have different digests, and so have two runs.
         #[test]
         fn questions_that_differ_in_anything_have_different_digests(
-            one in proptest::collection::vec("[-ab/01]{0,2}", 10..14),
-            at in 0..14_usize,
+            one in proptest::collection::vec("[-ab/01]{0,2}", 15..19),
+            at in 0..19_usize,
             other in "[-ab/01]{0,2}",
         ) {
             let mut changed = one.clone();

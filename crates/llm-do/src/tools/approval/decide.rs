@@ -136,9 +136,9 @@ impl Voices {
         bare.chain(placed)
     }
 
-    /// Whether the organisation wants a person to answer.
+    /// Whether the organisation wants a person to answer, or only a person can.
     pub(crate) fn needs_person(&self) -> bool {
-        self.organisation.as_ref().is_some_and(|rule| rule.rule == Rule::Ask)
+        self.person_only || self.organisation.as_ref().is_some_and(|rule| rule.rule == Rule::Ask)
     }
 }
 
@@ -225,7 +225,15 @@ mod tests {
                                 let (manifest, yours) =
                                     (placed(manifest, "project.json:1"), placed(yours, "rules.toml:2"));
                                 let organisation = placed(organisation, "/etc/llm-do/rules.toml:1");
-                                all.push(Voices { variant, worker, manifest, yours, organisation, allowance });
+                                all.push(Voices {
+                                    variant,
+                                    worker,
+                                    manifest,
+                                    yours,
+                                    organisation,
+                                    allowance,
+                                    person_only: false,
+                                });
                             }
                         }
                     }

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::answer::bounded;
 use super::decide::{CallOutlook, DecidedBy, Facts, decide};
+#[cfg(feature = "front-end")]
+use super::grants::SessionGrant;
 use super::grants::{Grants, coverage};
+use super::trial::Trials;
 use super::{
     Answer, ApprovalMode, ApprovalRequest, Approvals, AskedQuestion, JudgementRecord, PendingQuestion, Permission,
     Question, RecordedAnswer, Ruling, Verdict,
@@ -175,6 +178,18 @@ impl Gate {
         &self.rules
     }
 
+    /// What runs without a question until the session ends.
+    #[cfg(feature = "front-end")]
+    pub fn granted(&self) -> Vec<SessionGrant> {
+        self.grants.list()
+    }
+
+    /// Asks again about what was granted for the session.
+    #[cfg(feature = "front-end")]
+    pub fn forget(&self, grant: &SessionGrant) {
+        self.grants.forget(grant);
+    }
+
     /// The id of the run whose gate it is.
     pub fn run(&self) -> &str {
         &self.run
@@ -287,7 +302,7 @@ impl Gate {
                     if self.approvals.approver.is_none() && steps.suspension() == Suspension::Possible {
                         tell_asked(&request, &telling);
                     }
-                    let (answer, answered_by) = self.ask(candidate, ruling, &request, &telling).await?;
+                    let (answer, answered_by) = self.ask(candidate, ruling, &request, judge, &telling).await?;
                     by = answered_by;
                     answer
                 }
@@ -338,11 +353,12 @@ impl Gate {
     }
 
     /// Asks the approver. An answer for the session that another question gets meanwhile may answer this one too.
-    async fn ask(
+    async fn ask<Judged: Future<Output = Result<Ruling, String>> + Send>(
         &self,
         candidate: &Candidate<'_>,
         ruling: &Ruling,
         request: &ApprovalRequest,
+        judge: &(impl Fn(RawJson) -> Judged + Sync),
         events: &Events,
     ) -> Result<(Answer, DecidedBy), NoAnswer> {
         let approver = self.approvals.approver.as_ref().ok_or(NoAnswer::Nobody)?;
@@ -350,16 +366,26 @@ impl Gate {
             NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already"), DecidedBy::Nobody)
         })?;
         tell_asked(request, events);
-        let mut answered = approver.ask(request);
-        let covered = self.grants.covering(candidate, ruling);
-        tokio::select! {
-            biased;
-            answer = &mut answered => {
-                Self::answer_told(bounded(answer), request, events).map(|answer| (answer, DecidedBy::Person))
-            }
-            () = covered => {
-                candidate.tell(&self.run, events, &ruling.verdict, ApprovalResult::Remembered, None);
-                Ok((Answer::Once, DecidedBy::Session))
+        let (trials, mut tried) = Trials::open();
+        let request = ApprovalRequest { trials, ..request.clone() };
+        let mut answered = approver.ask(&request);
+        let mut covered = std::pin::pin!(self.grants.covering(candidate, ruling));
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answered => {
+                    let told = Self::answer_told(bounded(answer), &request, events);
+                    return told.map(|answer| (answer, DecidedBy::Person));
+                }
+                () = &mut covered => {
+                    candidate.tell(&self.run, events, &ruling.verdict, ApprovalResult::Remembered, None);
+                    return Ok((Answer::Once, DecidedBy::Session));
+                }
+                // The request keeps the way open.
+                Some(trial) = tried.recv() => {
+                    let judged = judge(trial.arguments.clone()).await;
+                    trial.settle(judged);
+                }
             }
         }
     }
@@ -415,11 +441,11 @@ impl Candidate<'_> {
 
     /// As it is written down: without keys. The approver who is asked now reads it as it is, and what an answer is bound to is too.
     fn asked(&self, question: &Question, redactor: &Redactor) -> AskedQuestion {
-        let Question { reason, preview, bound_to, foreign, covers } = question.clone();
+        let Question { reason, preview, shows, edits, rule, bound_to, foreign, covers } = question.clone();
         let clean = |text: String| redactor.redacted(text);
         let (reason, preview, foreign) = (clean(reason), preview.map(clean), foreign.map(clean));
         let (path, tool, arguments) = (self.path.to_vec(), self.tool.to_owned(), self.arguments.clone());
-        AskedQuestion { path, tool, arguments, reason, preview, foreign, covers, bound_to }
+        AskedQuestion { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to }
     }
 
     fn request(&self, id: String, question: Question, ruling: &Ruling) -> ApprovalRequest {
@@ -429,9 +455,11 @@ impl Candidate<'_> {
             caller: self.caller(),
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
+            about: ruling.about.clone(),
             question,
             coverage: coverage(self, ruling),
             memory: ruling.memory(),
+            trials: Trials::default(),
         }
     }
 }

@@ -35,6 +35,30 @@ impl Grant {
     }
 }
 
+/// What runs without a question until the session ends, in words.
+#[cfg(feature = "front-end")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionGrant {
+    /// The agent that may do it.
+    pub agent: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments or the part of the tool that it is for; nothing if it is for all of it.
+    pub only: Option<String>,
+    digest: String,
+}
+
+#[cfg(feature = "front-end")]
+impl SessionGrant {
+    fn of(grant: &Grant) -> Self {
+        let digest = grant.digest();
+        match grant.clone() {
+            Grant::Call { agent, tool, call, .. } => Self { agent, tool, only: Some(call), digest },
+            Grant::Tool { agent, tool, part, .. } => Self { agent, tool, only: part, digest },
+        }
+    }
+}
+
 /// The approvals of one session.
 #[derive(Default)]
 pub(super) struct Grants {
@@ -84,6 +108,20 @@ impl Grants {
             self.lock().insert(grant);
             self.more.notify_waiters();
         }
+    }
+
+    /// What they are, in a fixed order.
+    #[cfg(feature = "front-end")]
+    pub(super) fn list(&self) -> Vec<SessionGrant> {
+        let mut grants: Vec<SessionGrant> = self.lock().iter().map(SessionGrant::of).collect();
+        grants.sort();
+        grants
+    }
+
+    /// Forgets one of the list; its calls are asked about again.
+    #[cfg(feature = "front-end")]
+    pub(super) fn forget(&self, forgotten: &SessionGrant) {
+        self.lock().retain(|grant| SessionGrant::of(grant) != *forgotten);
     }
 
     // A panic elsewhere leaves the set as it was.

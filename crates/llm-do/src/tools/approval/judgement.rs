@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::decide::{self, DecidedBy};
-use super::{Memory, Rule, Verdict, VerdictKind, Voices, strictest};
+use super::{Memory, Question, Rule, Verdict, VerdictKind, Voices, strictest};
+use crate::escape::visible;
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -71,6 +72,8 @@ pub struct Ruling {
     /// The toolset's own.
     pub(in crate::tools) own: VerdictKind,
     pub(in crate::tools) voices: Voices,
+    /// What the call is about, if that was looked at.
+    pub(super) about: Option<CallSubject>,
     /// What will be written down of it, if anything is.
     pub(crate) record: Option<Box<JudgementRecord>>,
 }
@@ -83,12 +86,41 @@ impl From<Verdict> for Ruling {
 }
 
 impl Ruling {
+    /// A question that only a person can answer, of which nothing else is written down.
+    pub(crate) fn for_a_person(question: Question) -> Self {
+        let voices = Voices { person_only: true, ..Voices::default() };
+        Self::of(Judgement { voices, ..Verdict::AlwaysAsk(question).into() })
+    }
+
     /// The verdict under all rules.
     pub fn of(judgement: Judgement) -> Self {
-        let Judgement { verdict, about: _, voices } = judgement;
+        let Judgement { verdict, about, voices } = judgement;
         let own = verdict.kind();
         let verdict = verdict.ruled(&decide::verdict(own, &voices));
-        Self { verdict, own, voices, record: None }
+        Self { verdict, own, voices, about, record: None }
+    }
+
+    /// The same, with the words of the rule that asks, if one does: the agent's rules stand in this file.
+    #[must_use]
+    pub(crate) fn naming_rule(self, tool: &str, file: Option<&str>) -> Self {
+        if self.verdict.kind() != VerdictKind::Ask {
+            return self;
+        }
+        let ruled = decide::verdict(self.own, &self.voices);
+        let place = || ruled.place.map(|place| visible(place)).unwrap_or_default();
+        let words = match ruled.by {
+            DecidedBy::Worker => {
+                let file = file.map_or("the agent".into(), visible);
+                Some(format!("{file} says `{}: ask`", visible(tool)))
+            }
+            DecidedBy::Variant => Some(format!("the definition of its toolset says `{}: ask`", visible(tool))),
+            DecidedBy::Manifest => Some(format!("{} asks", place())),
+            DecidedBy::Yours => Some(format!("your own {} asks", place())),
+            DecidedBy::Organisation => Some(format!("the organisation's {} asks", place())),
+            _ => None,
+        };
+        let is_whole_reason = self.own == VerdictKind::Allow;
+        Self { verdict: self.verdict.asked_by(words, is_whole_reason), ..self }
     }
 
     /// The same, with what will be written down of it.
@@ -100,7 +132,7 @@ impl Ruling {
         let is_asked = ruling.verdict.question().is_some();
         let (by, place) = if is_asked { (None, None) } else { (Some(ruled.by), ruled.place) };
         let said = |voice: &Option<super::PlacedRule>| voice.as_ref().map(|voice| voice.rule);
-        let Voices { variant, worker, manifest, yours, organisation, allowance: _ } = &ruling.voices;
+        let Voices { variant, worker, manifest, yours, organisation, .. } = &ruling.voices;
         let record = JudgementRecord {
             verdict: ruling.own,
             about,

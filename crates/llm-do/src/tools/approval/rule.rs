@@ -74,4 +74,6 @@ pub struct Voices {
     pub organisation: Option<PlacedRule>,
     /// Where the user's own lasting `allow` stands, which answers a question and is no verdict.
     pub allowance: Option<Arc<str>>,
+    /// Only a person can answer it, now or later: no rule, no answer for the session, and not the approval of everything.
+    pub person_only: bool,
 }

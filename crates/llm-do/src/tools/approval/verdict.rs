@@ -105,6 +105,12 @@ pub struct Question {
     pub reason: String,
     /// What would change, line by line.
     pub preview: Option<String>,
+    /// Arguments that the reason and the preview hold in full: whoever shows the question need not show them again.
+    pub shows: Vec<String>,
+    /// The argument whose text a person edits who wants the call otherwise; without it they edit all arguments.
+    pub edits: Option<String>,
+    /// Which rule asks, if one does.
+    pub rule: Option<String>,
     /// A digest of what the answer is about, if it can change until then: the content that a write replaces.
     pub bound_to: Option<String>,
     /// What its author says about the call, such as the description of an agent: shown as theirs, never as ours.
@@ -199,6 +205,18 @@ impl Verdict {
             Self::AskAnyway(_) => Memory::CallOnly,
             Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) | Self::Fail(_) => Memory::Nothing,
         }
+    }
+
+    /// The same with the words of the rule by which it asks, which may be all of its reason.
+    #[must_use]
+    pub(super) fn asked_by(mut self, words: Option<String>, is_whole_reason: bool) -> Self {
+        if let (Self::Ask(question), Some(words)) = (&mut self, words) {
+            if is_whole_reason {
+                question.reason.clone_from(&words);
+            }
+            question.rule = Some(words);
+        }
+        self
     }
 
     /// What no rule can allow is let through for what was judged, also where no question is asked this time.

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::difference::difference;
+use super::difference::Difference;
 use super::root::{Root, Spot};
 use super::text::Replacement;
 use crate::beneath::{self, FileAccess, FileKind, FileOpenError};
@@ -31,6 +31,10 @@ pub(crate) struct Change<'a> {
     /// What is there afterwards, or why that cannot be.
     pub new: Result<String, String>,
     pub exception: Option<Exception>,
+    /// The arguments that the difference holds in full.
+    shows: &'static [&'static str],
+    /// The one whose text a person edits.
+    edits: Option<&'static str>,
 }
 
 /// Why a write is asked for, whatever a rule allows.
@@ -80,6 +84,10 @@ impl<'a> Change<'a> {
     ) -> Result<Self, Unchangeable> {
         let spot = root.find(&path)?;
         let old = content(root, &spot)?;
+        let (shows, edits): (&[_], _) = match &wanted {
+            ChangeRequest::Content(_) => (&["path", "content"], Some("content")),
+            ChangeRequest::Replacement(_) => (&["path", "old", "new", "replace_all"], Some("new")),
+        };
         let new = match wanted {
             ChangeRequest::Content(content) => Ok(content),
             ChangeRequest::Replacement(replacement) => match old.as_deref().map(str::from_utf8) {
@@ -97,7 +105,7 @@ impl<'a> Change<'a> {
             Some(why) => Some(Exception::Protected(why)),
             None => (names > 1).then_some(Exception::SeveralNames(names)),
         };
-        Ok(Self { root, path, spot, old, new, exception })
+        Ok(Self { root, path, spot, old, new, exception, shows, edits })
     }
 
     /// Where it really is, without links.
@@ -138,8 +146,12 @@ impl<'a> Change<'a> {
     }
 
     fn question(&self) -> Question {
-        let verb = if self.old.is_some() { "changes" } else { "creates" };
-        let mut reason = format!("{verb} the file `{}`", self.shown());
+        let verb = match &self.old {
+            None => "creates",
+            Some(_) if self.is_done() => "writes",
+            Some(_) => "changes",
+        };
+        let mut reason = format!("{verb} {}", self.shown());
         if self.exception.is_some() || self.spot.is_elsewhere {
             reason.push_str(&format!(", that is `{}`", visible(&self.real_path().display().to_string())));
         }
@@ -150,15 +162,29 @@ impl<'a> Change<'a> {
                 reason.push_str(&format!(", which is one of {names} names of a file: the others keep what they have"));
             }
         }
-        let preview = match (&self.new, self.old.as_deref().map(str::from_utf8)) {
-            (Err(reason), _) => format!("(it will fail: {reason})"),
-            (Ok(new), None) => difference("", new),
-            (Ok(new), Some(Ok(old))) => difference(old, new),
-            (Ok(new), Some(Err(_))) => {
-                format!("(what is there is binary, and all of it goes)\n{}", difference("", new))
+        let bound_to = Some(self.digest());
+        let new = match &self.new {
+            Ok(new) => new,
+            Err(why) => {
+                let preview = Some(format!("(it will fail: {why})"));
+                return Question { preview, bound_to, ..Question::because(reason) };
             }
         };
-        Question { preview: Some(preview), bound_to: Some(self.digest()), ..Question::because(reason) }
+        let old = self.old.as_deref().map(str::from_utf8);
+        let difference = Difference::between(old.and_then(Result::ok).unwrap_or_default(), new);
+        // Of a secret nobody learns in passing whether a guess was right.
+        if !matches!(self.exception, Some(Exception::Protected(_))) {
+            reason.push_str(&format!(": {}", difference.amount()));
+        }
+        let binary = matches!(old, Some(Err(_))).then_some("(what is there is binary, and all of it goes)\n");
+        let preview = format!("{}{}", binary.unwrap_or_default(), difference.shown);
+        Question {
+            preview: Some(preview).filter(|preview| !preview.is_empty()),
+            bound_to,
+            shows: self.shows.iter().map(|name| (*name).to_owned()).collect(),
+            edits: self.edits.map(str::to_owned),
+            ..Question::because(reason)
+        }
     }
 
     /// Writes beside the file and puts it in its place, so that a reader sees the old or the new, never a half. A link

@@ -165,7 +165,7 @@ fn an_approval_is_for_what_was_shown() {
     let files = rooted(directory.path(), Access::ReadWrite);
     let arguments = RawJson::parse(r#"{"path":"a.txt","content":"new"}"#).unwrap();
     let Verdict::Ask(question) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
-    let preview = "- old (no line break at the end)\n+ new (no line break at the end)";
+    let preview = "   1 - old\n       (no line break at the end)\n   1 + new\n       (no line break at the end)";
     assert_eq!(question.preview.as_deref(), Some(preview));
     std::fs::write(&path, "changed meanwhile").unwrap();
     let Verdict::Ask(later) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };

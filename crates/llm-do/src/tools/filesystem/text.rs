@@ -51,12 +51,13 @@ pub(crate) fn read_part(
         let free = CHUNK - buffer.len();
         at_end = file.by_ref().take(free as u64).read_to_end(&mut buffer)? < free;
         let text = text_in(&buffer, at_end)?;
-        let taken = part.add(text, end);
+        let chars = text.chars().count() as u64;
+        let taken = part.add(text, chars, end);
         let fits = fitting(taken, &mut room);
         if fits < taken.len() {
             end = offset + part.chars_read + taken[..fits].chars().count() as u64;
         }
-        part.take(&taken[..fits]);
+        part.take(&taken[..fits], (fits == text.len()).then_some(chars));
         let used = text.len();
         buffer.drain(..used);
         if !is_wanted() {
@@ -68,9 +69,8 @@ pub(crate) fn read_part(
 }
 
 impl FilePart {
-    /// Counts the next text of the file; what of it lies between `offset` and `end`.
-    fn add<'a>(&mut self, text: &'a str, end: u64) -> &'a str {
-        let chars = text.chars().count() as u64;
+    /// Counts the next text of the file, which has so many characters; what of it lies between `offset` and `end`.
+    fn add<'a>(&mut self, text: &'a str, chars: u64, end: u64) -> &'a str {
         let here = |position: u64| position.saturating_sub(self.total_chars).min(chars);
         let (from, to) = (byte_of(text, here(self.offset), chars), byte_of(text, here(end), chars));
         self.total_chars += chars;
@@ -104,9 +104,10 @@ impl FilePart {
         json
     }
 
-    fn take(&mut self, text: &str) {
+    /// Takes a text, whose characters may have been counted already.
+    fn take(&mut self, text: &str, chars: Option<u64>) {
         self.content.push_str(text);
-        self.chars_read += text.chars().count() as u64;
+        self.chars_read += chars.unwrap_or_else(|| text.chars().count() as u64);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::tools::shell::limited;
 /// How long a server may take to start and to list its tools, if nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A call that tells how far it has come gets its time again, but not for ever.
+/// A call that tells how far it has come has its timeout restarted, but not for ever.
 const MOST_TIMES: u32 = 20;
 /// Remarks on one call that are told.
 const MOST_REMARKS: usize = 1_000;

@@ -133,7 +133,7 @@ impl ToolPlane {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let steps = cx.steps.at(format_args!("{place}"));
         match steps.prior(StepKind::Tool, || request_of(call)) {
-            Prior::Nothing => {}
+            Prior::Nothing | Prior::Asked(_) => {}
             Prior::Begun if !slot.is_once() => {}
             Prior::Replayed(result) if slot.kind == ToolKind::Agent => return replayed(result, &steps, cx),
             Prior::Begun | Prior::Done | Prior::Replayed(_) => return Ok(DecisionOutcome::Recorded),
@@ -258,10 +258,12 @@ impl ToolPlane {
                 let call = RuledCall { tool, path: cx.path, arguments: Some(arguments), subject };
                 judgement.voices = rules.voices(call, judgement.voices.clone());
             }
-            if cx.steps.is_recorded() {
-                return Ruling::recorded(judgement, cx.events.redactor());
-            }
-            Ruling::of(judgement)
+            let ruling = if cx.steps.is_recorded() {
+                Ruling::recorded(judgement, cx.events.redactor())
+            } else {
+                Ruling::of(judgement)
+            };
+            ruling.naming_rule(tool, opened.file.as_deref())
         }))
     }
 

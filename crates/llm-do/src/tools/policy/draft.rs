@@ -90,7 +90,7 @@ impl RuleDraft {
     }
 
     /// The keys of the rule, each with its value as TOML.
-    fn keys(&self) -> Vec<(&'static str, String)> {
+    pub fn keys(&self) -> Vec<(&'static str, String)> {
         let mut keys = vec![("allow", toml_text(&self.tool)), ("agent", toml_text(&self.agent))];
         keys.extend(self.project.as_ref().map(|project| ("project", toml_text(project))));
         match &self.condition {

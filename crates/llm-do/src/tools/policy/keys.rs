@@ -16,7 +16,7 @@ use crate::syntax::claim::Bearing::{Covered, Neutral};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Report, Sources, Span};
 use crate::syntax::names::nearest;
 use crate::syntax::table::Shape::{self, AnyOf, AnyText, JsonObject, List, Object, Text};
-use crate::syntax::table::{Fields, Repeats, Table, optional, required};
+use crate::syntax::table::{Fields, Reading, Repeats, Table, optional, required};
 use crate::syntax::toml_tree::parse_toml;
 use crate::syntax::tree::{self, MappingEntry, Node, NodeKind};
 use crate::tools::approval::Rule;
@@ -75,8 +75,9 @@ pub fn read_rules(files: &[RuleFile]) -> Result<Vec<Arc<LastingRule>>, Report> {
     for RuleFile { path, label, text, source } in files {
         let file = sources.add(path.clone(), text.clone());
         let node = parse_toml(tree::Text::whole(file, text), &mut problems);
-        let Some(node) = node.filter(|node| FILE.check(node, &mut problems)) else { continue };
-        let place = |span: Span| format!("{label}:{}", line_of(text, span));
+        let Some(node) = node.filter(|node| FILE.check(node, Reading::TOML, &mut problems)) else { continue };
+        let lines = LineStarts::of(text);
+        let place = |span: Span| format!("{label}:{}", lines.line_of(span));
         if let Some(Node { kind: NodeKind::List(nodes), .. }) = FILE.fields(&node).get("rule") {
             rules.extend(nodes.iter().filter_map(|node| read_rule(node, *source, &place, &mut problems)));
         }
@@ -92,7 +93,8 @@ pub(crate) fn read_manifest_rules(
     problems: &mut Diagnostics,
 ) -> Vec<Arc<LastingRule>> {
     let NodeKind::List(nodes) = &node.kind else { return Vec::new() };
-    let place = |span: Span| format!("{file}:{}", line_of(text, span));
+    let lines = LineStarts::of(text);
+    let place = |span: Span| format!("{file}:{}", lines.line_of(span));
     nodes.iter().filter_map(|node| read_rule(node, RuleSource::Manifest, &place, problems)).collect()
 }
 
@@ -102,8 +104,18 @@ pub(crate) fn manifest_rule(node: &Node) -> Option<(Rule, String)> {
     Some((rule.rule, rule.shown.clone()))
 }
 
-fn line_of(text: &str, span: Span) -> usize {
-    1 + text[..text.floor_char_boundary(span.start)].matches('\n').count()
+/// Where the lines of a text end, found once for all of its rules.
+struct LineStarts(Vec<usize>);
+
+impl LineStarts {
+    fn of(text: &str) -> Self {
+        Self(memchr::memchr_iter(b'\n', text.as_bytes()).collect())
+    }
+
+    /// The line that a place is in, counted from 1.
+    fn line_of(&self, span: Span) -> usize {
+        1 + self.0.partition_point(|end| *end < span.start)
+    }
 }
 
 fn read_rule(
@@ -119,7 +131,7 @@ fn read_rule(
     let is_key = |entry: &&MappingEntry| RULE.keys.iter().any(|key| key.name == entry.key.value);
     let (known, others): (Vec<_>, Vec<_>) = entries.iter().partition(is_key);
     let known = Node { span: node.span, kind: NodeKind::Map(known.into_iter().cloned().collect()) };
-    if !RULE.check(&known, problems) {
+    if !RULE.check(&known, source.reading(), problems) {
         return None;
     }
     let fields = RULE.fields(&known);
@@ -143,6 +155,16 @@ fn shown(entries: &[MappingEntry]) -> String {
     let entries = entries.iter().filter(|entry| !["example", "never"].contains(&entry.key.value.as_str()));
     let parts = entries.map(|entry| format!("{} = {}", entry.key.value, toml_value(&entry.value)));
     parts.collect::<Vec<_>>().join("  ")
+}
+
+impl RuleSource {
+    /// What rules from there are written in.
+    fn reading(self) -> Reading<'static> {
+        match self {
+            Self::Manifest => Reading::JSON,
+            Self::Yours | Self::Organisation => Reading::TOML,
+        }
+    }
 }
 
 struct RuleReader<'a> {
@@ -313,7 +335,11 @@ impl RuleReader<'_> {
             ("max", NodeKind::Integer(_) | NodeKind::Number(..)) => json(value).as_f64().map(ValuePattern::Max),
             ("glob" | "under" | "max", _) => {
                 let what = if key.value == "max" { "a number" } else { "a text" };
-                self.wrong(value.span, format!("expected {what}, found {}", value.describe()), None);
+                self.wrong(
+                    value.span,
+                    format!("expected {what}, found {}", value.describe(self.source.reading().language)),
+                    None,
+                );
                 None
             }
             _ => {

@@ -47,6 +47,16 @@ pub(crate) enum StartError {
     Died(String),
 }
 
+/// What was looked for, and where.
+fn not_found(python: &Python) -> String {
+    match python.environment.fixed.get("PATH") {
+        Some(path) if python.program.components().count() == 1 && !path.is_empty() => {
+            format!("it is not in {}", path.split(':').collect::<Vec<_>>().join(", "))
+        }
+        _ => "there is no such program".to_owned(),
+    }
+}
+
 impl StartError {
     /// What to do about it.
     pub(crate) fn hint(&self) -> Remedy {
@@ -109,7 +119,7 @@ impl Interpreter {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
-                std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
+                std::io::ErrorKind::NotFound => not_found(python),
                 _ => error.to_string(),
             };
             StartError::NotStarted { program: program.clone(), reason }
@@ -243,7 +253,7 @@ impl Interpreter {
 
     /// A call that took too long was taken back. Code that does not stop for that is ended with its process.
     async fn overdue(&self, call: u64, time: Duration) -> String {
-        let fact = format!("not done after {} seconds (`timeout_seconds` of its toolset)", time.as_secs_f64());
+        let fact = format!("timed out after {} s (`timeout_seconds` of its toolset)", time.as_secs_f64());
         let params = json!({"call": call});
         let stopping = tokio::time::timeout(STOPPING, self.ask::<bool>("has_stopped", &params));
         if let Ok(Ok(true)) = stopping.await {

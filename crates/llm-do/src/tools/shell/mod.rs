@@ -411,7 +411,9 @@ impl Shell {
                 call: call.collect::<Vec<_>>().join(", "),
                 tool: format!("{covered}, in {directory}"),
             }),
-            foreign: None,
+            shows: vec!["command".to_owned()],
+            edits: Some("command".to_owned()),
+            ..Question::default()
         }
     }
 

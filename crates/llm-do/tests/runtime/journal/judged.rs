@@ -98,7 +98,11 @@ async fn every_call_that_was_judged_says_how_and_by_whom() {
     assert_eq!(rules("notes_write_file"), (Some(Rule::Ask), Some(Rule::Allow)), "who else has spoken");
     assert_eq!((rules("pay"), rules("charge")), ((None, Some(Rule::Block)), (None, None)));
     let why = |tool: &str| call(&calls, tool).judgement.why.as_deref();
-    assert_eq!((why("write_file"), why("charge")), (Some("creates the file `new.md`"), None), "where nobody was asked");
+    assert_eq!(
+        (why("write_file"), why("charge")),
+        (Some("creates new.md: 1 line added"), None),
+        "where nobody was asked"
+    );
     let of = |call: &JudgedCall| (call.path.join(" > "), call.arguments.as_ref().map(|json| json.get().to_owned()));
     assert_eq!(of(call(&calls, "charge")), ("main > child".to_owned(), Some(r#"{"amount":2}"#.to_owned())));
     assert_eq!(of(call(&calls, "pay")), ("main".to_owned(), Some(r#"{"amount":3}"#.to_owned())));

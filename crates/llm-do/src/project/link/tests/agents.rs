@@ -29,13 +29,16 @@ fn a_schema_is_inline_or_in_a_file_relative_to_the_worker() {
 #[test]
 fn a_schema_that_would_fail_later_is_a_mistake_now() {
     let inline = |schema: &str| directory().agent("main", &format!("schema_in: {schema}")).mistakes();
-    assert_eq!(inline("{type: array}"), ["main.worker:4:12 an input schema must describe an object"]);
+    assert_eq!(
+        inline("{type: array}"),
+        ["main.worker:4:19 an input schema must describe an object (write `type: object`)"]
+    );
     assert_eq!(
         inline("{properties: {a: {$ref: 'http://example.com/x'}}}"),
         ["main.worker:4:12 the reference `http://example.com/x` leaves the schema"]
     );
     let invalid = inline("{properties: {a: {type: strng}}}");
-    assert!(invalid[0].starts_with("main.worker:4:12 not a JSON Schema: "), "{invalid:?}");
+    assert!(invalid[0].starts_with("main.worker:4:36 `strng` is no type: "), "{invalid:?}");
     let dangling = inline("{properties: {a: {$ref: '#/$defs/none'}}}");
     assert_eq!(dangling, ["main.worker:4:12 the reference `#/$defs/none` leads nowhere"]);
     let large = "{$ref: '#/$defs/c', $defs: {a: {enum: [x, y]}, b: {allOf: [{$ref: '#/$defs/a'}]}, c: {not: {$ref: '#/$defs/c'}}}}";
@@ -44,9 +47,15 @@ fn a_schema_that_would_fail_later_is_a_mistake_now() {
     let in_file =
         |text: &'static str| directory().agent("main", "schema_in_ref: in.json").schema("in.json", text).mistakes();
     assert_eq!(in_file("{\n \"type\": }"), ["in.json:2:10 not valid JSON: expected value"]);
-    assert_eq!(in_file("[]"), ["in.json:1:1 a JSON Schema file holds an object"]);
+    assert_eq!(
+        in_file("[]"),
+        ["in.json:1:1 a JSON Schema file holds an object (write `{ \"type\": \"object\", \"properties\": {} }`)"]
+    );
     assert_eq!(in_file("{\"a\": 1, \"a\": 2}"), ["in.json:1:10 the key `a` appears twice (remove one of the two)"]);
-    assert_eq!(in_file("{\"type\": \"string\"}"), ["main.worker:4:16 an input schema must describe an object"]);
+    assert_eq!(
+        in_file("{\"type\": \"string\"}"),
+        ["in.json:1:10 an input schema must describe an object (write `\"type\": \"object\"`)"]
+    );
     assert_eq!(in_file(""), ["in.json:1:1 not valid JSON: EOF while parsing a value"]);
 }
 
@@ -54,7 +63,7 @@ fn a_schema_that_would_fail_later_is_a_mistake_now() {
 fn patterns_that_take_forever_to_compile_are_refused() {
     let bomb = "schema_out: {pattern: '((a{1,100}){1,100}){1,100}'}";
     let mistakes = directory().agent("main", bomb).mistakes();
-    assert!(mistakes[0].starts_with("main.worker:4:13 not a JSON Schema: "), "{mistakes:?}");
+    assert!(mistakes[0].starts_with("main.worker:4:23 not a JSON Schema: "), "{mistakes:?}");
 }
 
 #[test]
@@ -127,7 +136,7 @@ fn mistakes_of(keys: &str) -> Vec<String> {
 fn what_follows_from_a_misspelled_key_is_no_further_mistake() {
     let cases = [
         ("modle: ollama:qwen3", "unknown key `modle` in a worker file (did you mean `model`? keys: "),
-        ("model: 5", "expected a text, found the number `5` (put it in quotes)"),
+        ("model: 5", "expected a text, found the number `5` (put it in quotes: `\"5\"`)"),
         (
             "model: ollama:qwen3\ntoolset: [filesystem_cwd]\napproval: {write_file: allow}",
             "unknown key `toolset` in a worker file (did you mean `toolsets`? keys: ",

@@ -144,12 +144,13 @@ fn unknown_names_say_what_there_is() {
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
     ]);
     directory().agent("main", "toolsets: [shell, filesystem]\ntools: [read_file, zzz]").check_mistakes(&[
-        "main.worker:4:12 agent `main` asks for an unknown toolset `shell` (`shell` comes with a toolset: \
-         shell_readonly, shell_file_ops)",
-        "main.worker:4:19 agent `main` asks for an unknown toolset `filesystem` (`filesystem` comes with a toolset: \
-         filesystem_cwd, filesystem_cwd_ro, filesystem_project, filesystem_project_ro)",
-        "main.worker:5:9 unknown tool `read_file` (`read_file` comes with a toolset: filesystem_cwd, \
-         filesystem_cwd_ro, filesystem_project, filesystem_project_ro)",
+        "main.worker:4:12 agent `main` asks for an unknown toolset `shell` (did you mean `shell_readonly`? \
+         toolsets: dynamic_agents, filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
+        "main.worker:4:19 agent `main` asks for an unknown toolset `filesystem` (did you mean `filesystem_cwd`? \
+         toolsets: dynamic_agents, filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
+        "main.worker:5:9 unknown tool `read_file` (write `toolsets: [filesystem_cwd]`)",
         "main.worker:5:20 unknown tool `zzz` (there are no tools)",
     ]);
     directory()

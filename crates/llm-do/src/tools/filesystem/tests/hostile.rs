@@ -241,11 +241,14 @@ fn names_cannot_forge_a_line() {
     assert_eq!(listed, "\\u{1b}[2Kc\n-rf\na\\nb.txt\n\\u{202e}d");
     let judged = verdict(&files, "write_file", &json!({"path": "\u{202e}d", "content": "\u{1b}[2Kharmless\n"}));
     let Ok(Verdict::Ask(question)) = judged else { panic!("{judged:?}") };
-    assert_eq!(question.reason, "changes the file `\\u{202e}d`");
-    assert_eq!(question.preview.as_deref(), Some("- x (no line break at the end)\n+ \\u{1b}[2Kharmless"));
+    assert_eq!(question.reason, "changes \\u{202e}d: 1 line added, 1 removed");
+    assert_eq!(
+        question.preview.as_deref(),
+        Some("   1 - x\n       (no line break at the end)\n   1\\+ \\u{1b}[2Kharmless")
+    );
     let judged = verdict(&files, "write_file", &json!({"path": "new\nname", "content": "x"}));
     let Ok(Verdict::Ask(question)) = judged else { panic!("{judged:?}") };
-    assert_eq!(question.reason, "creates the file `new\\nname`");
+    assert_eq!(question.reason, "creates new\\nname: 1 line added");
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn files_of_any_size_and_content_are_read_or_refused_at_once() {
     assert!(error.contains("is larger than 16777216 bytes"), "{error}");
     let judged = verdict(&files, "write_file", &json!({"path": "latin1", "content": "x\n"}));
     let Ok(Verdict::Ask(question)) = judged else { panic!("{judged:?}") };
-    assert_eq!(question.preview.as_deref(), Some("(what is there is binary, and all of it goes)\n+ x"));
+    assert_eq!(question.preview.as_deref(), Some("(what is there is binary, and all of it goes)\n   1 + x"));
     let deep = vec!["d"; 500].join("/");
     assert!(
         perform(&files, "write_file", &json!({"path": deep, "content": "x"}).to_string())
@@ -305,7 +308,7 @@ fn a_link_inside_is_written_where_it_leads_and_stays_a_link() {
     let arguments = json!({"path": "inner.md", "content": "new"});
     let Ok(Verdict::Ask(question)) = verdict(&files, "write_file", &arguments) else { panic!("it asks") };
     let real = root.canonicalize().unwrap().join("sub/deep/file.md");
-    assert_eq!(question.reason, format!("changes the file `inner.md`, that is `{}`", real.display()));
+    assert_eq!(question.reason, format!("changes inner.md, that is `{}`: 1 line added, 1 removed", real.display()));
     perform(&files, "write_file", &arguments.to_string()).unwrap();
     assert!(root.join("inner.md").is_symlink());
     assert_eq!(std::fs::read_to_string(real).unwrap(), "new");
