@@ -681,11 +681,9 @@ impl StepLines<'_> {
         if self.kind == StepKind::Call && memchr::memchr_iter(b'/', self.key.as_bytes()).count() == 1 {
             self.journal.state().turns += 1;
         }
-        // Lines are written in order, so that what is built on a decision is never there without it.
-        if self.kind != StepKind::Decide {
-            written.durable_or(self.journal).await?;
-        }
-        Ok(())
+        // A decision too is written before anything is built on it: what a person typed outlives a process that is killed
+        // while the provider already reads it.
+        written.durable_or(self.journal).await
     }
 }
 
