@@ -55,6 +55,10 @@ echo "measuring ..." >&2
 for name in show list read_bytes read_values one_kept one_ephemeral loop_kept loop_ephemeral loop_bare; do
     count_instructions "$name"
 done
+# Where the digests of what is kept count: see measure.sh.
+for name in one_kept one_ephemeral loop_kept loop_ephemeral show read_values; do count_executed "$name"; done
+derive loop_kept.executed.ratio "{loop_kept.executed} / {loop_ephemeral.executed}"
+derive show.executed.ratio "{show.executed} / {read_values.executed}"
 derive loop_kept.ratio "{loop_kept.instructions} / {loop_ephemeral.instructions}"
 derive loop_ephemeral.ratio "{loop_ephemeral.instructions} / {loop_bare.instructions}"
 derive show.ratio "{show.instructions} / {read_values.instructions}"
@@ -68,5 +72,10 @@ line "a loop of 50 turns, --ephemeral (against the bare client)" loop_ephemeral 
 line "a loop of 50 turns, bare client" loop_bare
 line "llm-do runs show, ${figure[journal.lines]} lines (against parsing them)" show show.ratio
 line "  the lines parsed as JSON" read_values
+if [[ $executed_counted = yes ]]; then
+    echo "with the processor's instructions for SHA-256:"
+    for name in one_kept one_ephemeral loop_kept loop_ephemeral; do printf '  %-64s %12s\n' "$name" "${figure[$name.executed]}"; done
+    echo "  a loop, kept against --ephemeral: ${figure[loop_kept.executed.ratio]} x; runs show: ${figure[show.executed.ratio]} x"
+fi
 echo "llm-do: ${figure[program.bytes]} bytes"
 save "$saved"

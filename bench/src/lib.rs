@@ -30,6 +30,8 @@ pub enum Mode {
     Stream(usize),
     /// This many exchanges; each one sends everything before it once more.
     History(usize),
+    /// This many exchanges, one after the other, of which each knows nothing of the others.
+    Items(usize),
     /// Conversations at the same time, in each of which the model calls [`TOOL`] before it answers: `calls` times, as
     /// often at once as the provider is told to.
     Loop { conversations: usize, calls: usize, tool: Tool },
@@ -84,6 +86,7 @@ impl Task {
             ["nested", second, third] => Mode::Nested { second: (*second).to_owned(), third: (*third).to_owned() },
             ["documents", conversations] => Mode::Documents(conversations.parse().ok()?),
             ["history", turns] => Mode::History(turns.parse().ok()?),
+            ["items", items] => Mode::Items(items.parse().ok()?),
             ["loop", conversations, calls, tool @ ..] => Mode::Loop {
                 conversations: conversations.parse().ok()?,
                 calls: calls.parse().ok()?,
@@ -105,6 +108,7 @@ impl Task {
             Mode::One => text_length > 0,
             Mode::Stream(pieces) => text_length == pieces * PIECE.len(),
             Mode::History(turns) => text_length == turns * PIECES * PIECE.len(),
+            Mode::Items(items) => text_length == items * PIECES * PIECE.len(),
             // Only the answer of the first agent is counted.
             Mode::Nested { .. } => text_length == PIECES * PIECE.len(),
             Mode::Documents(conversations) => text_length == conversations * PIECES * PIECE.len(),
@@ -126,7 +130,7 @@ pub fn tell_percentile(times: &mut [Duration]) -> std::io::Result<()> {
 /// What the user says in a mode.
 pub fn question(mode: &Mode) -> String {
     match mode {
-        Mode::One | Mode::Stream(_) | Mode::Documents(_) | Mode::Loop { .. } | Mode::Nested { .. } => {
+        Mode::One | Mode::Stream(_) | Mode::Items(_) | Mode::Documents(_) | Mode::Loop { .. } | Mode::Nested { .. } => {
             "Hello".to_owned()
         }
         Mode::History(_) => PIECE.repeat(QUESTION_REPEATS),

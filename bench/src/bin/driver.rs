@@ -36,6 +36,7 @@ async fn hold(task: Task) -> Result<usize, Failure> {
     match &task.mode {
         Mode::One | Mode::Stream(_) => hold_history(&exchange, 1, &question(&task.mode)).await,
         Mode::History(turns) => hold_history(&exchange, *turns, &question(&task.mode)).await,
+        Mode::Items(_) => Err("lists are worked through by the program".into()),
         Mode::Nested { second, third } => {
             let runtime = nested(exchange, &task, second, third)?;
             let outcome = runtime.run(question(&task.mode)).await?;

@@ -45,10 +45,10 @@ pub(crate) struct ConstantAnswers {
     /// Where requests wait for each other.
     together: Option<Barrier>,
     missing: RenderedAnswer,
-    forms: Vec<Form>,
+    forms: Vec<WireForm>,
 }
 
-struct Form {
+struct WireForm {
     protocol: Protocol,
     stream: StreamMode,
     step: RenderedAnswer,
@@ -72,7 +72,7 @@ const DIGITS: usize = 8;
 impl ConstantAnswers {
     pub fn new(constant: &Constant) -> Self {
         let forms = Protocol::ALL.into_iter().flat_map(|protocol| {
-            [StreamMode::No, StreamMode::EventsWithUsage].map(|stream| Form {
+            [StreamMode::No, StreamMode::EventsWithUsage].map(|stream| WireForm {
                 protocol,
                 stream,
                 step: render(&constant.step, protocol, stream),

@@ -37,21 +37,38 @@ pub enum Command {
     /// Talk to a project: many turns, one memory
     // It is never parsed: `chat` is rewritten to `run --chat`, so that its flags are built once.
     Chat,
+    /// Give each item of a list to an agent: lines, rows, files
+    Map(Box<MapArgs>),
     /// Continue a run: after a crash, at a limit, or where it waits for an approval
     Resume(ResumeArgs),
     /// List the runs that are kept; show, follow, cancel, fork, export and remove them
     Runs(RunsArgs),
     /// Sum up what runs cost
     Costs(CostsArgs),
+    /// Show which replies of models are kept and count again, and forget them
+    Cache(CacheArgs),
     /// List the open questions of all runs, and answer them from here
     Inbox(InboxArgs),
     /// Show the lasting rules about calls; explain, try, suggest, test and edit them
     Policy(PolicyArgs),
-    /// Serve other programs: JSON-RPC on stdin and stdout
+    /// List the MCP servers of a project, and log in to them
+    Mcp(McpArgs),
+    /// Serve other programs: agents as tools of MCP, as the agent of an editor, or JSON-RPC
     Serve(ServeArgs),
+    /// Serve a page on this machine: see runs, answer questions, start work; and HTTP for programs
+    Web(WebArgs),
+    /// Serve projects to a durable engine, which keeps their runs and takes them from one machine to the next
+    #[cfg(feature = "restate")]
+    EngineWorker(EngineWorkerArgs),
     /// Check a project without running it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
+    /// Test agents: cases in files, answered from records or by models
+    Test(TestArgs),
+    /// Let code answer in the place of an agent, written from its recorded answers and held against them
+    Harden(Box<HardenArgs>),
+    /// Make a hardened name an agent again, or write a first prompt for a function
+    Soften(SoftenArgs),
     /// Write a project or a worker file to start from
     New(NewArgs),
     /// List providers, whether a key is set, and known models with their prices
@@ -66,28 +83,169 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-One JSON-RPC 2.0 message per line: `open`, `turn`, `close` and `cancel` come
-in, events go out as notifications, and `approve` is asked of the client. The
-end of stdin closes everything.
-
-Example:
+Examples:
+  llm-do serve --mcp desk           agents as tools, for what starts this
+  llm-do serve --mcp desk --http    the same, by HTTP on this machine
+  llm-do serve --acp desk           the agent of an editor, in its settings
   echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}' \\
   | llm-do serve --stdio
 
-docs/serve.md describes the protocol; the Python package `llm_do` speaks it.")]
+With --stdio one JSON-RPC 2.0 message per line: `open`, `turn`, `close` and
+`cancel` come in, events go out as notifications, and `approve` is asked of the
+client. The end of stdin closes everything. docs/serve.md describes that
+protocol, and the Python package `llm_do` speaks it; docs/mcp.md and docs/acp.md
+describe what clients of MCP and editors see.")]
+#[command(group = clap::ArgGroup::new("protocol").required(true).args(["stdio", "mcp", "acp"]))]
 pub struct ServeArgs {
-    /// Speak on stdin and stdout, the only way that there is
-    #[arg(long, required = true)]
+    /// The project whose agents are served: its directory, or a file of it
+    #[arg(value_name = "PROJECT", default_value = ".", hide_default_value = true, conflicts_with = "stdio")]
+    pub project: PathBuf,
+    /// Speak the protocol of llm-do on stdin and stdout
+    #[arg(long)]
     pub stdio: bool,
+    /// Speak MCP: the agents under `export` in the manifest are tools, else the entry is
+    #[arg(long)]
+    pub mcp: bool,
+    /// Speak ACP, as the agent of an editor
+    #[arg(long)]
+    pub acp: bool,
+    /// With --mcp: listen here instead of reading stdin [default: 127.0.0.1:7701]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:7701", requires = "mcp")]
+    pub http: Option<std::net::SocketAddr>,
+    /// Put no question to clients: all of them are answered on this machine
+    #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "stdio")]
+    pub answers: Option<AnswersArg>,
+    /// With --mcp: what takes longer becomes a task, for clients that know tasks
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s", conflicts_with_all = ["stdio", "acp"])]
+    pub task_after: Duration,
+    /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
+    #[arg(
+        long,
+        value_name = "DIGEST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = NOW,
+        conflicts_with = "stdio"
+    )]
+    pub trust: Option<String>,
+    #[command(flatten)]
+    pub models: ModelArgs,
+}
+
+/// Where questions are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AnswersArg {
+    /// On this machine
+    Here,
+}
+
+/// The engine that is spoken to, if it is not this machine's store.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct EngineArgs {
+    /// Speak to the runs of a durable engine instead of those that are kept here, such as `restate://127.0.0.1:8080`
+    #[arg(long = "on", value_name = "URL", global = true)]
+    pub url: Option<String>,
+}
+
+#[cfg(feature = "restate")]
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  llm-do engine-worker refund --restate http://127.0.0.1:9070 \\
+    --listen 127.0.0.1:9080 --identity-key publickeyv1_…
+
+The engine is Restate, which you run yourself. LLM_DO_ENGINE_KEY is the key of
+those who may start runs and answer them; `llm-do runs key` prints a new one.
+A worker keeps nothing: many of them may serve one project, on many machines.
+docs/machines.md says how all of it is set up.")]
+pub struct EngineWorkerArgs {
+    /// The projects that are served, each by the name of its directory
+    #[arg(value_name = "PROJECT", required = true)]
+    pub projects: Vec<PathBuf>,
+    /// Where the engine reaches this worker
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9080")]
+    pub listen: std::net::SocketAddr,
+    /// The admin address of the engine, where this worker is registered; without one you do that
+    #[arg(long = "restate", value_name = "URL")]
+    pub admin: Option<String>,
+    /// How the engine reaches this worker, if not by the address that it listens at
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
+    /// The public key of the engine, which signs its requests: it prints it when it starts
+    #[arg(long, value_name = "KEY", required_unless_present = "insecure")]
+    pub identity_key: Option<String>,
+    /// How many runs go on at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub concurrency: u16,
+    /// So many seconds running attempts have to come to their end when the worker is told to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub drain: u64,
+    /// A directory that all workers share, for values that are too large for the engine
+    #[arg(long, value_name = "DIRECTORY")]
+    pub blobs: Option<PathBuf>,
+    /// Serve whoever asks, also without the engine's signature: only to try it
+    #[arg(long, conflicts_with = "identity_key")]
+    pub insecure: bool,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Trust the projects as they are now: their code, their servers, their loosened rules
+    #[arg(long)]
+    pub trust: bool,
 }
 
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
+  llm-do web                        the project in this directory
+  llm-do web desk refund            two projects
+  llm-do web --read-only --no-open  only to look
+  llm-do web --listen 0.0.0.0:7700 --public-url https://box.example:7700 \\
+    --tls-cert box.pem --tls-key box.key
+
+The page shows all runs that are kept and answers the questions of all; it
+starts work in the projects that are named here. Each of them must be trusted.
+docs/web.md describes the page, its keys, and the interface for programs.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed")]
+pub struct WebArgs {
+    /// The projects in which the page may start work; without one the project in this directory, if there is one
+    #[arg(value_name = "PROJECT")]
+    pub projects: Vec<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:7700, or the next free port up to 7709]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// How the page is reached from other machines, such as `https://box.example:7700`
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
+    /// The certificate, with its chain, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// A proxy before it speaks TLS
+    #[arg(long, requires = "public_url", conflicts_with = "tls_cert")]
+    pub behind_proxy: bool,
+    /// Only show: nothing is started, answered or ended
+    #[arg(long)]
+    pub read_only: bool,
+    /// Make the three keys anew: the old ones no longer open anything
+    #[arg(long)]
+    pub new_keys: bool,
+    /// Do not open the browser
+    #[arg(long)]
+    pub no_open: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+#[derive(Debug, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed")]
+#[command(after_help = "\
+Examples:
   llm-do check .                    the project in this directory
   llm-do check main.worker          one worker file
   llm-do check . -m ollama:qwen3    with a model for agents that name none
-  llm-do check . --dot | dot -Tsvg  the call graph as a picture
+  llm-do check . --svg > calls.svg  the call graph as a picture
   llm-do check . --connect          also what its MCP servers offer
 
 Exits with 0, or with 2 and every error with its place.")]
@@ -118,6 +276,144 @@ pub struct CheckArgs {
     /// Print the call graph in Graphviz's language
     #[arg(long)]
     pub dot: bool,
+    /// Print the call graph as a picture
+    #[arg(long, conflicts_with_all = ["json", "dot"])]
+    pub svg: bool,
+}
+
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do test                        every case of this project, no model asked
+  llm-do test refund cashier         the cases with `cashier` in their names
+  llm-do test . --record             asks models where a record is stale
+  llm-do test . --live -n 5 -m anthropic:claude-haiku-4-5,openai:gpt-5-mini
+  llm-do test . --add 06gy3k9x       a kept run becomes a case
+  llm-do test . --trust --junit out.xml   where programs test
+
+Exits with 0 if all pass, 1 if one fails or is stale, 2 if a file with cases is
+wrong, 4 if the project is not trusted, 5 if the budget is used up.")]
+pub struct TestArgs {
+    /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+    /// Only cases with this in the name of their agent or their own
+    pub pattern: Option<String>,
+    /// Ask models, and show how often they pass
+    #[arg(long, conflicts_with_all = ["record", "add"])]
+    pub live: bool,
+    /// Run each case so often
+    #[arg(short = 'n', long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub times: Option<u64>,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Stop before all of it costs more
+    #[arg(long, value_name = "USD", requires = "live")]
+    pub budget: Option<f64>,
+    /// Run so many cases at once
+    #[arg(short, long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub jobs: Option<u64>,
+    /// Ask models once where there is no record, or a stale one, and write it
+    #[arg(long, conflicts_with = "add")]
+    pub record: bool,
+    /// Make a case of a kept run: its id, or the beginning of it
+    #[arg(long, value_name = "RUN")]
+    pub add: Option<String>,
+    /// What the new case is called
+    #[arg(long, value_name = "NAME", requires = "add")]
+    pub name: Option<String>,
+    /// Trust the project and its tests as they are now, or exactly the list with this digest
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
+    /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// With which fence around commands a rule that allows is enough; any, since what is behind it is thrown away
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the result to this file, as XML that programs for tests read
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do harden sorter                what it answered becomes code, in steps
+  llm-do harden sorter --since 30d -m anthropic:claude-sonnet-4-5
+  llm-do harden sorter --status       who answers, how often, how they agree
+  llm-do harden sorter --mode shadow  the agent answers, the code is compared
+  llm-do harden --author              the prompt of whoever writes the code
+
+Asks what may be sent to which provider, whether the written code may run, and
+whether to apply it; `n` leaves everything as it was. Without a terminal it ends
+with 4 and sends nothing. The code runs behind a fence only.")]
+pub struct HardenArgs {
+    /// The agent
+    #[arg(required_unless_present = "author")]
+    pub name: Option<String>,
+    /// A project directory, or its `project.json`
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+    /// Only calls of runs of this time, such as `30d`
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "90d")]
+    pub since: Duration,
+    /// The model that writes the code, instead of the agent's own
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Show who answers, how often, how well code and agent agree, and what that saved
+    #[arg(long, conflicts_with_all = ["mode", "author"])]
+    pub status: bool,
+    /// Change who answers: the agent, the agent with code beside it, code that may ask the agent, or code
+    #[arg(long, value_enum, value_name = "MODE", conflicts_with = "author")]
+    pub mode: Option<AnswerModeArg>,
+    /// Print the worker file of whoever writes the code
+    #[arg(long)]
+    pub author: bool,
+    /// Trust the project as it is now, or exactly the list with this digest
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
+    /// The Python that runs the code, instead of the project's `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Which fence around the code is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
+}
+
+/// Who answers where an agent and code have one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnswerModeArg {
+    /// The agent; the code rests
+    Agent,
+    /// The agent; the code runs beside it, and where they differ is counted
+    Shadow,
+    /// The code; where it is not sure the agent is asked
+    Fallback,
+    /// The code; the agent rests
+    Code,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do soften sorter            the agent is back, every byte as it was
+  llm-do soften area geometry     a first prompt for the function `area`")]
+pub struct SoftenArgs {
+    /// A hardened name, or a function that the project offers as a tool
+    pub name: String,
+    /// A project directory, or its `project.json`
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+    /// Trust the project as it is now, or exactly the list with this digest
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
+    /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -196,8 +492,83 @@ pub struct RunArgs {
     /// Replay a journal of somebody else
     #[arg(long, requires = "replay")]
     pub foreign: bool,
+    /// With --on: print the id of the run, and leave it to itself
+    #[arg(long)]
+    pub detach: bool,
+    /// With --on: run what is deployed, although the project here is another one
+    #[arg(long)]
+    pub any_version: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(flatten)]
     pub conduct: ConductArgs,
+}
+
+#[derive(Debug, Default, clap::Args)]
+#[command(group = clap::ArgGroup::new("items").required(true).args(["over", "files"]))]
+#[command(after_help = "\
+Examples:
+  llm-do map triage --over issues.jsonl -j 8 -o triaged.jsonl
+  llm-do map triage . --over issues.csv --max-cost-usd 2 -o triaged.jsonl
+  llm-do map captions --files 'photos/**/*.jpg' -o captions.jsonl
+  git log --format=%s | llm-do map sorter --over - --as lines
+  llm-do resume 06gy3k --max-cost-usd 4     goes on where a limit stopped it
+
+One JSON line an item, in the order of the input: {\"item\":1,\"output\":…}. With
+-o NAME.jsonl failures go to NAME.errors.jsonl, else to stderr. An item that
+asks for an approval waits in `llm-do inbox`; the others go on. Exits with 5 if
+a limit stopped it, else with 4 if items wait, else with 1 if any failed.")]
+pub struct MapArgs {
+    /// The agent that gets the items
+    pub agent: String,
+    /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+    /// The file of the items: JSON lines, CSV with a header, a JSON array, or lines of text; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    pub over: Option<PathBuf>,
+    /// The files that are the items, each as an attachment: a pattern in quotes
+    #[arg(long, value_name = "GLOB")]
+    pub files: Option<String>,
+    /// How the items are written, where the name of the file does not say it
+    #[arg(long = "as", value_enum, value_name = "FORMAT", requires = "over")]
+    pub format: Option<ItemFormatArg>,
+    /// So many items at once
+    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub jobs: u64,
+    /// Begin nothing more after this many failures
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_failures: Option<u64>,
+    /// Begin nothing more after the first failure
+    #[arg(long, conflicts_with = "max_failures")]
+    pub fail_fast: bool,
+    /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Do not keep this run: it cannot be listed or resumed later, and no item can wait
+    #[arg(long, conflicts_with_all = ["durable", "label"])]
+    pub ephemeral: bool,
+    /// Have each step on the disk before the next one: the run survives a power cut
+    #[arg(long)]
+    pub durable: bool,
+    /// A name for the run, which lists of runs show and can be filtered by
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    #[command(flatten)]
+    pub conduct: ConductArgs,
+}
+
+/// How the items of a file are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ItemFormatArg {
+    /// A JSON value on each line
+    Jsonl,
+    /// Rows under a header; each is an object
+    Csv,
+    /// One array
+    Json,
+    /// Each line is a text
+    Lines,
 }
 
 /// How a run goes, whether it begins or is resumed.
@@ -236,6 +607,12 @@ pub struct ConductArgs {
     /// How deep agents may call each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_depth: Option<u64>,
+    /// Ask models anew although their replies are known, for agents with `cache: content`; keep none of these replies
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Say of each request of such agents what has changed since the nearest one whose reply is kept
+    #[arg(long, conflicts_with = "no_cache")]
+    pub explain_cache: bool,
     /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -248,6 +625,12 @@ pub struct ConductArgs {
     /// Also write the answer to this file
     #[arg(short, long, value_name = "FILE", visible_alias = "output-last-message")]
     pub output: Option<PathBuf>,
+    /// With `--json`: also print a typed answer as it comes, at most ten times a second and not validated
+    #[arg(long)]
+    pub partial: bool,
+    /// Write pictures and files that replies and results bring into this directory, not beside the kept run
+    #[arg(long, value_name = "DIR")]
+    pub save_files: Option<PathBuf>,
     /// End with exit code 4 if a call was refused, though the run came to its end
     #[arg(long)]
     pub fail_on_refusal: bool,
@@ -295,6 +678,9 @@ pub struct ResumeArgs {
     /// Refuse the call that waits with this id (repeatable)
     #[arg(long, value_name = "ID")]
     pub refuse: Vec<String>,
+    /// Answer the question that waits with this id: a value of its form, by its name (repeatable)
+    #[arg(long, value_name = "ID.NAME=VALUE")]
+    pub answer: Vec<String>,
     /// What the model reads about the refusal; the first one belongs to the first `--refuse`
     #[arg(long, value_name = "TEXT", requires = "refuse")]
     pub reason: Vec<String>,
@@ -307,6 +693,8 @@ pub struct ResumeArgs {
     /// Read a journal of somebody else: what people answered there does not count
     #[arg(long)]
     pub foreign: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(flatten)]
     pub conduct: ConductArgs,
 }
@@ -327,6 +715,8 @@ A run is named by its id, or by six or more characters of its beginning.")]
 pub struct RunsArgs {
     #[command(subcommand)]
     pub command: Option<RunsCommand>,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(flatten)]
     pub listing: ListRunsArgs,
 }
@@ -391,6 +781,19 @@ pub enum RunsCommand {
     Key,
 }
 
+impl RunsCommand {
+    /// The one run that it speaks of.
+    pub fn named(&self) -> Option<&str> {
+        match self {
+            Self::Show(ShowRunArgs { named, .. })
+            | Self::Follow(named)
+            | Self::Cancel(named)
+            | Self::Export(ExportRunArgs { named, .. }) => Some(&named.run),
+            Self::Fork(_) | Self::Rm(_) | Self::Key => None,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub struct NamedRunArgs {
     /// Its id, or six or more characters of its beginning
@@ -408,6 +811,9 @@ pub struct ShowRunArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the timeline of its calls as a picture
+    #[arg(long, conflicts_with_all = ["json", "messages"])]
+    pub svg: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -445,6 +851,8 @@ pub enum ExportFormat {
     Jsonl,
     /// What was said, to read
     Markdown,
+    /// All of it as one page, to read without a server
+    Html,
     /// What another machine can go on with: `llm-do resume FILE.bundle`
     Bundle,
 }
@@ -482,6 +890,94 @@ pub struct CostsArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  llm-do cache                 which agents have replies that count again
+  llm-do cache rm triage       ask anew what this agent was asked before
+  llm-do run desk --explain-cache \"…\"    why a model is asked all the same
+
+An agent whose file says `cache: content` is not asked again what it was asked
+before, in no run of the project, as long as all that it is told and all that
+it reads is what it was. The replies are in the cache directory.")]
+pub struct CacheArgs {
+    #[command(subcommand)]
+    pub command: Option<CacheCommand>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  llm-do mcp                   the MCP servers of this project, and their logins
+  llm-do mcp login hub desk    log in to the server `hub` of the project `desk`
+  llm-do mcp logout hub desk   forget that login
+
+What a login gives is kept in the state directory, for you alone, and is renewed
+without you as long as the authorization server allows it.")]
+pub struct McpArgs {
+    /// A project directory, its `project.json`, or a worker file
+    pub project: Option<PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Option<McpCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// Log in to a server, in a browser
+    Login(McpLoginArgs),
+    /// Forget the login at a server
+    Logout(McpLogoutArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exits with 0; with 2 if there is no such server, with 3 if its authorization
+server cannot be reached or does what the standards forbid, with 4 if the login
+was declined.")]
+pub struct McpLoginArgs {
+    /// The name of the server in the project
+    #[arg(value_name = "NAME")]
+    pub server: String,
+    /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+    /// Open no browser and listen nowhere: read the address where you land from stdin
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Trust the project as it is now, or exactly the list with this digest
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct McpLogoutArgs {
+    /// The name of the server in the project
+    #[arg(value_name = "NAME")]
+    pub server: String,
+    /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
+    pub project: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Forget the replies of an agent, or all of them
+    Rm {
+        /// The agent, in whatever project
+        agent: Option<String>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -503,10 +999,12 @@ impl ResumeArgs {
             last: false,
             approve: Vec::new(),
             refuse: Vec::new(),
+            answer: Vec::new(),
             reason: Vec::new(),
             show: false,
             force: false,
             foreign: false,
+            engine: EngineArgs::default(),
             conduct,
         }
     }
@@ -529,9 +1027,11 @@ pub struct InboxArgs {
     /// Go on listing new questions until Ctrl-C
     #[arg(long)]
     pub watch: bool,
-    /// As JSON: an array, with --watch one line each
+    /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(subcommand)]
     pub command: Option<InboxCommand>,
 }
@@ -575,7 +1075,8 @@ pub struct InboxApproveArgs {
 #[command(after_help = "\
 Examples:
   llm-do inbox answer 48877392a3eb usd=2 --go    raises a cost limit to $2.00
-  llm-do inbox answer 48877392a3eb to=100        raises any other limit")]
+  llm-do inbox answer 48877392a3eb to=100        raises any other limit
+  llm-do inbox answer 5d01c0ffee42 crane=blue    fills in a form of an agent")]
 pub struct InboxAnswerArgs {
     /// The first 12 digits of its id, or RUN/ID
     #[arg(value_name = "QUESTION")]
@@ -792,9 +1293,10 @@ shown.")]
 pub struct ModelsArgs {
     /// Only names that contain this, letters of any case
     pub filter: Option<String>,
-    /// Ask this model where nothing else says which: writes `model` into config.toml
+    /// Ask this model where nothing else says which: writes `model` into config.toml; given
+    /// again, the next one is asked where the provider of the one before has trouble
     #[arg(long = "use", value_name = "MODEL", conflicts_with_all = ["filter", "json", "all"])]
-    pub used: Option<String>,
+    pub used: Vec<String>,
     /// List everything that is known, not only what a screen holds
     #[arg(long)]
     pub all: bool,
@@ -833,6 +1335,8 @@ pub enum SchemaFormat {
     Project,
     /// Worker files
     Worker,
+    /// `NAME.test.yaml`
+    Test,
     /// `config.toml`
     Config,
     /// The lines of `llm-do run --json`, but the last
@@ -960,7 +1464,7 @@ fn parse_runs(argv: &[OsString]) -> Option<Args> {
         return None;
     }
     let listing = parse_alone::<ListRunsArgs>("runs", words)?;
-    Some(Args { command: Command::Runs(RunsArgs { command: None, listing }) })
+    Some(Args { command: Command::Runs(RunsArgs { command: None, engine: EngineArgs::default(), listing }) })
 }
 
 fn parse_alone<T: clap::Args + clap::FromArgMatches>(name: &'static str, words: &[OsString]) -> Option<T> {
@@ -975,7 +1479,7 @@ fn parse_alone<T: clap::Args + clap::FromArgMatches>(name: &'static str, words: 
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
 pub fn asked_format(argv: &[OsString]) -> RunFormat {
     let is_run = argv.get(1).is_some_and(|first| match first.to_str() {
-        Some("run" | "chat" | "resume") | None => true,
+        Some("run" | "chat" | "map" | "resume") | None => true,
         Some(other) => !COMMANDS.contains(&other),
     });
     let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
@@ -1012,14 +1516,23 @@ pub const NOW: &str = "now";
 pub const COMMANDS: &[&str] = &[
     "run",
     "chat",
+    "map",
     "resume",
     "runs",
     "costs",
+    "cache",
     "inbox",
     "policy",
+    "mcp",
     "serve",
+    "web",
+    #[cfg(feature = "restate")]
+    "engine-worker",
     "check",
     "validate",
+    "harden",
+    "soften",
+    "test",
     "new",
     "models",
     "doctor",

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use llm_do::approval::KnownAnswers;
+use llm_do::approval::{ApprovalMode, KnownAnswers};
 use llm_do::escape::visible;
 use llm_do::names::nearest;
 use llm_do::program::{AgentSpec, Entry, Typing};
@@ -15,6 +15,7 @@ use llm_do::runs::RestoredTurns;
 use llm_do::store::layout::RunId;
 use llm_do::trust::Fingerprint;
 use llm_do::{Input, Listen, Program, process};
+use llm_do_launch::config::MarkdownConfig;
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::keep::RunKeeper;
 use llm_do_launch::launch::{
@@ -40,9 +41,11 @@ use crate::terminal::chat::{Chat, ChatEnded, ChatPause, CutTurn, Goes, TurnsPlan
 use crate::terminal::display::{Display, MessageLines};
 use crate::terminal::editor::Editor;
 use crate::terminal::lasting::Lasting;
+use crate::terminal::markdown::MarkdownForm;
 use crate::terminal::prompt::{Asking, PersonTools, QuestionNumbers};
-use crate::terminal::render::{Verbosity, View};
+use crate::terminal::render::{Thoughts, Verbosity, View};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
+use crate::terminal::typing::TypedAhead;
 use crate::{answer_file, console, first_model, foreign_flags, remedy, terminal::trust};
 
 /// What is known of a run that goes on.
@@ -95,7 +98,17 @@ fn linked(
 ) -> Result<LinkedRun, Failure> {
     let RunPlan { launch, mut conduct } = plan;
     let directory = launch.directory.clone();
+    if settings.config.terminal.markdown == MarkdownConfig::Plain {
+        conduct.output.view.answers = MarkdownForm::Source;
+    }
+    if settings.config.terminal.thinking {
+        conduct.output.view.thoughts = Thoughts::Shown;
+    }
     conduct.output.file = conduct.output.file.map(|file| directory.join(file));
+    if conduct.output.partial && conduct.output.format != RunFormat::StreamJson {
+        return Err(Failure::usage("`--partial` prints lines of JSON: it needs `--json`"));
+    }
+    conduct.output.files = conduct.output.files.map(|files| directory.join(files));
     conduct.files = conduct.files.iter().map(|file| directory.join(file)).collect();
     conduct.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     if launch.assistant {
@@ -183,14 +196,22 @@ fn takes_text(program: &Program) -> bool {
 }
 
 /// The same with a model for agents that have none, if the user chooses one now.
-fn with_model(surveyed: SurveyedLaunch, attended: bool, settings: &Arc<Settings>) -> Result<SurveyedLaunch, Failure> {
+pub fn with_model(
+    surveyed: SurveyedLaunch,
+    attended: bool,
+    settings: &Arc<Settings>,
+) -> Result<SurveyedLaunch, Failure> {
     let agents = &surveyed.program().without_model;
     if agents.is_empty() {
         return Ok(surveyed);
     }
     let model = first_model::chosen(agents, &surveyed.launch.project, attended, settings)?;
     let mut launch = surveyed.launch;
-    launch.models.fallbacks.push(ModelFallback { model, label: "the user's configuration".to_owned() });
+    launch.models.fallbacks.push(ModelFallback {
+        model,
+        label: "the user's configuration".to_owned(),
+        others: Vec::new(),
+    });
     launch.models.may_be_open = false;
     Ok(launch.survey(settings)?)
 }
@@ -278,7 +299,7 @@ impl LinkedRun {
         let record = self.record()?;
         let once = match &record {
             Record::Keep(_, header) => header.once.clone(),
-            Record::Ephemeral | Record::File(..) | Record::Known(_) => None,
+            Record::Ephemeral | Record::File(..) | Record::Known(_) | Record::Observed(..) => None,
         };
         match self.readied(record, None) {
             Ok(attendance) => Ok(RunStart::Ready(Box::new(attendance))),
@@ -370,16 +391,37 @@ struct AttendedRun {
 
 async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>), Failure> {
     let AttendedRun { ready, talk, conduct, person, cut, again } = attended;
-    let started = Instant::now();
     let OutputPlan { format, view, .. } = conduct.output.clone();
     let mut resumption = ready.resumption();
     let (signals, display) = (Signals::listen()?, Display::new(view, format));
-    let asking = person.map(|person| asking(person, view)).transpose()?;
+    let display = if conduct.output.partial && has_typed_answer(ready.program()) {
+        display.with_partial_answers()
+    } else {
+        display
+    };
+    let mut asking = person.map(|person| asking(person, view)).transpose()?;
+    if let (Some(asking), Talk::Once(_) | Talk::Finish, true) = (&mut asking, &talk, view.live) {
+        asking.terminal.silence();
+    }
     let is_kept = conduct.output.file.is_some();
     let reader = if is_kept { StdoutReader::of_nobody() } else { StdoutReader::of_stdout() };
     let (waiting, timeout) = (QuestionQueue::default(), conduct.timeout);
-    let (mut session, updates) = ready.start(listen(format, view, length_of(&talk)));
-    let mut watch = Screen { updates, signals, reader, display, waiting, asking, timeout, has_prompt: false };
+    let (mut session, updates) = ready.start(listen(&conduct.output, length_of(&talk)));
+    let typed = TypedAhead::default();
+    let (has_prompt, reads_keys) = (false, false);
+    let mut watch = Screen {
+        updates,
+        signals,
+        reader,
+        display,
+        waiting,
+        asking,
+        timeout,
+        has_prompt,
+        typed,
+        reads_keys,
+        files: Vec::new(),
+    };
     let (turn, chat) = match talk {
         Talk::Once(input) => (watch.turn(&session, input).await, None),
         Talk::Finish => (finish(&mut watch, &session).await, None),
@@ -397,7 +439,8 @@ async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>),
     if let (Some(keeper), Some(stopped)) = (&session.keeper, stopped) {
         keeper.ends_by(stopped.end_reason());
     }
-    let news = first_telling(session.keeper.as_deref(), view);
+    let is_unused = chat.as_ref().is_some_and(|chat| chat.is_unused);
+    let news = if is_unused { None } else { first_telling(session.keeper.as_deref(), view) };
     let mut killed = None;
     let (turn, messages) = match turn {
         ScreenOutcome::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
@@ -420,8 +463,9 @@ async fn attend(attended: AttendedRun) -> Result<(RunReport, Option<ChatEnded>),
         }
         (Some(_) | None, _) => None,
     };
-    let report = RunReport::of(&runtime, turn, started.elapsed());
-    Ok((RunReport { messages, resumption, handed_over, news, ..report }, chat))
+    let report = RunReport::of(&runtime, turn, watch.display.clock.of_run(Instant::now()));
+    let files = std::mem::take(&mut watch.files);
+    Ok((RunReport { messages, resumption, handed_over, news, files, ..report }, chat))
 }
 
 /// The turn of a conversation that an earlier process did not finish; the last answer, if there is none.
@@ -451,6 +495,10 @@ async fn converse(
     let plan = &conduct.output;
     let settings = again.map(LinkedLaunch::settings);
     let turns = TurnsPlan { plan, resumption: resumption.as_ref(), settings };
+    if let Some(linked) = again {
+        let mode = linked.launch.policy.approval_mode.unwrap_or(linked.program().policy.approval_mode);
+        chat.greet(&project_name(linked), mode == ApprovalMode::Prompt, &session, plan);
+    }
     let goes = match cut {
         Some(cut) => chat.go_on(watch, &session, turns, cut).await?,
         None => Goes::On,
@@ -465,11 +513,23 @@ async fn converse(
         }
         let ready = linked.clone().ready(begun(linked, &conduct.recording, None)?, None)?;
         *resumption = ready.resumption();
-        let (next, updates) = ready.start(listen(plan.format, plan.view, SessionLength::Conversation));
+        let (next, updates) = ready.start(listen(plan, SessionLength::Conversation));
         (session, watch.updates) = (next, updates);
         pause = chat.converse(watch, &session, TurnsPlan { plan, resumption: resumption.as_ref(), settings }).await?;
     }
     Ok((chat.end(), session))
+}
+
+/// As it was typed; a directory that is not named by that, by its own name.
+fn project_name(linked: &LinkedLaunch) -> String {
+    let typed = linked.launch.project.display().to_string();
+    match typed.trim_end_matches('/') {
+        "" | "." | ".." => {
+            let root = linked.program().root.file_name().map(|name| name.to_string_lossy().into_owned());
+            root.unwrap_or(typed)
+        }
+        named => named.to_owned(),
+    }
 }
 
 /// Where runs are kept, said once in the life of a store and only to a person.
@@ -480,6 +540,12 @@ fn first_telling(keeper: Option<&RunKeeper>, view: View) -> Option<String> {
     store.is_first_telling().unwrap_or(false).then_some(news)
 }
 
+/// Whether the answer of a run is JSON.
+fn has_typed_answer(program: &Program) -> bool {
+    let Entry::Agent(name) = &program.entry else { return false };
+    program.agents.get(name).is_some_and(|agent| agent.output != Typing::Untyped)
+}
+
 fn length_of(talk: &Talk) -> SessionLength {
     match talk {
         Talk::Once(_) | Talk::Finish => SessionLength::OneTurn,
@@ -488,7 +554,8 @@ fn length_of(talk: &Talk) -> SessionLength {
 }
 
 /// What is shown nowhere is not even sent.
-fn listen(format: RunFormat, view: View, length: SessionLength) -> ListenPlan {
+fn listen(output: &OutputPlan, length: SessionLength) -> ListenPlan {
+    let OutputPlan { format, view, files, .. } = output;
     let hearing = match format {
         RunFormat::StreamJson => Listen::Everything,
         RunFormat::Text | RunFormat::Json if view.hears_deltas() => Listen::Everything,
@@ -506,7 +573,8 @@ fn listen(format: RunFormat, view: View, length: SessionLength) -> ListenPlan {
         },
         history: Vec::new(),
         length,
-        answering: Some(remedy::approving),
+        files: files.clone(),
+        answering: Some(remedy::answering),
     }
 }
 

@@ -1,17 +1,24 @@
 //! Each command from its arguments to its effects.
 
+mod cache;
 mod check;
 pub mod check_report;
 mod costs;
 mod doctor;
+#[cfg(feature = "restate")]
+mod engine_worker;
 mod foreign;
 pub mod inbox;
+mod map;
+mod mcp;
 pub mod models;
 mod new;
 mod once;
 mod policy;
 pub mod resume;
 pub mod runs;
+mod serve;
+mod web;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,9 +30,11 @@ use llm_do::schema;
 
 use crate::args::{self, COMMANDS, Command, NewArgs, RunArgs, SchemaFormat};
 use crate::attend::RunStart;
+#[cfg(feature = "restate")]
+use crate::engine;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::{attend, complete, console, foreign_flags, json, plan, report, serve};
+use crate::{attend, complete, console, foreign_flags, harden, json, plan, report, test};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -38,16 +47,29 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
     tell_of_project(&argv);
     match args.command {
+        #[cfg(feature = "restate")]
+        Command::Run(args) if engine::is_meant(&args.engine) => engine::run(*args),
+        #[cfg(feature = "restate")]
+        Command::Resume(args) if engine::is_meant(&args.engine) => engine::resume(&args),
+        #[cfg(feature = "restate")]
+        Command::EngineWorker(args) => engine_worker::run(&args),
         Command::Run(args) if args.continued.is_some() => resume::continue_chat(&args),
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
+        Command::Map(args) => map::run(*args),
         Command::Resume(args) => resume::run(&args),
         Command::Runs(args) => runs::run(args),
         Command::Costs(args) => costs::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Inbox(args) => inbox::run(args),
         Command::Policy(args) => policy::run(args),
-        Command::Serve(args) => serve::run(&args),
+        Command::Mcp(args) => mcp::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Web(args) => web::run(args),
         Command::Check(args) => check::run(args),
+        Command::Test(args) => test::run(args),
+        Command::Harden(args) => harden::run(&args),
+        Command::Soften(args) => harden::soften::run(&args),
         Command::New(args) => run_new(args),
         Command::Models(args) => models::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -91,6 +113,7 @@ fn run_schema(format: SchemaFormat) -> String {
     let schema = match format {
         SchemaFormat::Project => schema::of_project(),
         SchemaFormat::Worker => schema::of_worker(),
+        SchemaFormat::Test => schema::of_tests(),
         SchemaFormat::Config => schema::of_settings(),
         SchemaFormat::Events => llm_do::events::schema(),
     };

@@ -2,7 +2,7 @@
 //! that a reader who does not read holds up neither the run nor the tasks that listen for signals and the clock.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -105,7 +105,21 @@ pub fn take_time() {
 
 /// How wide the terminal of stderr is now.
 pub fn columns() -> Option<usize> {
-    rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    width_of(io::stderr())
+}
+
+/// How wide the terminal is that answers go to.
+pub fn answer_columns() -> usize {
+    answer_width().unwrap_or(80)
+}
+
+/// The same, if they go to a terminal.
+pub fn answer_width() -> Option<usize> {
+    width_of(io::stdout())
+}
+
+fn width_of(stream: impl AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Tells when the reader of stdout is gone, as far as that can be known: for a pipe or a socket.

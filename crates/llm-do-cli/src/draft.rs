@@ -21,6 +21,10 @@ pub enum LineKey {
     KillBehind,
     /// Ctrl-D.
     EndOfInput,
+    /// A blank in most lines.
+    Tab,
+    /// Ctrl-O.
+    More,
     /// Anything else.
     Other,
 }
@@ -50,12 +54,32 @@ impl DraftLine {
         self.text.iter().collect()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// What stands before the cursor, and what behind it.
+    pub fn halves(&self) -> (String, String) {
+        let (before, behind) = self.text.split_at(self.cursor);
+        (before.iter().collect(), behind.iter().collect())
+    }
+
+    /// Puts a text where the cursor stands. It may have line ends, which are shown as signs.
+    pub fn insert(&mut self, text: &str) {
+        let room = LONGEST.saturating_sub(self.text.len());
+        let inserted: Vec<char> = text.chars().take(room).collect();
+        let end = self.cursor + inserted.len();
+        self.text.splice(self.cursor..self.cursor, inserted);
+        self.cursor = end;
+    }
+
     pub fn press(&mut self, key: LineKey) -> DraftStep {
         match key {
             LineKey::Character(c) if self.text.len() < LONGEST => {
                 self.text.insert(self.cursor, c);
                 self.cursor += 1;
             }
+            LineKey::Tab => return self.press(LineKey::Character(' ')),
             LineKey::Backspace if self.cursor > 0 => {
                 self.cursor -= 1;
                 self.text.remove(self.cursor);
@@ -80,7 +104,12 @@ impl DraftLine {
             LineKey::Enter => return DraftStep::Done,
             LineKey::Escape => return DraftStep::Left,
             LineKey::EndOfInput if self.text.is_empty() => return DraftStep::Left,
-            LineKey::Character(_) | LineKey::Backspace | LineKey::Delete | LineKey::EndOfInput | LineKey::Other => {}
+            LineKey::Character(_)
+            | LineKey::Backspace
+            | LineKey::Delete
+            | LineKey::EndOfInput
+            | LineKey::More
+            | LineKey::Other => {}
         }
         DraftStep::Goes
     }
@@ -93,7 +122,8 @@ impl DraftLine {
     /// As much of it as fits into so many columns, around the cursor, and in which column that stands.
     pub fn shown(&self, columns: usize) -> (String, usize) {
         let columns = columns.max(2);
-        let width = |c: &char| c.width().unwrap_or(0);
+        let sign = |c: char| if c == '\n' { '⏎' } else { c };
+        let width = |c: &char| sign(*c).width().unwrap_or(0);
         let mut from = 0;
         let used = |from: usize| self.text[from..self.cursor].iter().map(width).sum::<usize>();
         while used(from) >= columns {
@@ -105,7 +135,7 @@ impl DraftLine {
                 Some(left) if left > 0 => room = left,
                 _ => break,
             }
-            shown.push(*c);
+            shown.push(sign(*c));
         }
         (shown, used(from))
     }
@@ -143,7 +173,8 @@ fn plain(c: char) -> LineKey {
         '\u{b}' => LineKey::KillBehind,
         '\u{15}' => LineKey::KillBefore,
         '\u{17}' => LineKey::KillWord,
-        '\t' => LineKey::Character(' '),
+        '\t' => LineKey::Tab,
+        '\u{f}' => LineKey::More,
         c if llm_do::escape::is_deceptive(c) || c == char::REPLACEMENT_CHARACTER => LineKey::Other,
         c => LineKey::Character(c),
     }

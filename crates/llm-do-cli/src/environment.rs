@@ -9,12 +9,16 @@ use llm_do::trust::TrustDigest;
 use llm_do_launch::settings::{Notes, Settings, Variables};
 use llm_do_launch::trust::Consent;
 
-use crate::args::ConductArgs;
+use crate::args::{ConductArgs, EngineArgs};
+#[cfg(feature = "restate")]
+use crate::engine;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::{console, plan};
 
 const TRUST: &str = "LLM_DO_TRUST";
+/// The address of the engine whose runs are meant, as `--on` takes it.
+const ENGINE: &str = "LLM_DO_ENGINE";
 /// What is said where a digest of a trust list was expected.
 pub const DIGEST_FORM: &str = "a digest of a trust list has 32 hex digits";
 
@@ -29,6 +33,10 @@ pub struct Environment {
     pub can_ask: bool,
     /// Whether stdin is a pipe or a file; a terminal or a device is never read.
     pub stdin_is_readable: bool,
+    /// The durable engine whose runs are meant, instead of those that are kept here.
+    pub engine: Option<String>,
+    /// The one run of it that is meant, by the beginning of its id.
+    pub engine_run: Option<String>,
 }
 
 impl Environment {
@@ -42,12 +50,48 @@ impl Environment {
             stderr_is_terminal,
             can_ask: stderr_is_terminal && Terminal::is_there(),
             stdin_is_readable: stdin_is_readable(),
+            engine: None,
+            engine_run: None,
         }
     }
 
-    /// What holds for every run of the user.
+    /// The same for a command that may speak to the runs of a durable engine: of this one, or of the one that a variable names.
+    #[must_use]
+    pub fn on(self, engine: &EngineArgs) -> Self {
+        let named = engine.url.clone().or_else(|| self.get(ENGINE).map(str::to_owned));
+        Self { engine: named, ..self }
+    }
+
+    /// The same for a command that speaks of one run: at an engine no other one is read.
+    #[must_use]
+    pub fn on_run(self, run: &str) -> Self {
+        Self { engine_run: Some(run.to_owned()), ..self }
+    }
+
+    /// What holds for every run of the user. With an engine its runs are the runs that are kept.
     pub fn settings(&self) -> Result<Settings, Failure> {
+        self.with_runs(self.own_settings()?)
+    }
+
+    /// The same, whose runs are those that are kept here.
+    pub fn own_settings(&self) -> Result<Settings, Failure> {
         Ok(Settings::load(self.variables.clone(), console::notes())?)
+    }
+
+    #[cfg(feature = "restate")]
+    fn with_runs(&self, settings: Settings) -> Result<Settings, Failure> {
+        match &self.engine {
+            Some(url) => engine::mirrored(url, self.engine_run.as_deref(), &settings),
+            None => Ok(settings),
+        }
+    }
+
+    #[cfg(not(feature = "restate"))]
+    fn with_runs(&self, settings: Settings) -> Result<Settings, Failure> {
+        match &self.engine {
+            Some(_) => Err(Failure::usage("this llm-do was built without engines")),
+            None => Ok(settings),
+        }
     }
 
     /// The same for a run: whoever wants to hear of errors alone hears no remarks.

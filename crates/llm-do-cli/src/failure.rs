@@ -59,6 +59,10 @@ impl Failure {
         Self::with_code(APPROVAL, message)
     }
 
+    pub fn limit(message: impl Into<String>) -> Self {
+        Self::with_code(LIMIT, message)
+    }
+
     pub fn interrupted() -> Self {
         Self::with_code(INTERRUPTED, "interrupted")
     }

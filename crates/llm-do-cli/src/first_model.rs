@@ -28,16 +28,19 @@ pub fn chosen(agents: &[String], project: &Path, attended: bool, settings: &Sett
     let asked = asked.map_err(|error| Failure::failed(format!("the terminal cannot be asked: {error}")))?;
     let Some(model) = asked else { return Err(unchosen(agents, project, &usable)) };
     let name = ModelName::parse(&model.name).map_err(|error| Failure::usage(error.to_string()))?;
-    (settings.notes)(&format!("note: {}\n", write(&name, settings)?));
+    (settings.notes)(&format!("note: {}\n", write(std::slice::from_ref(&name), settings)?));
     Ok(name)
 }
 
 /// Writes the choice into the user's configuration, and says so.
-pub fn write(model: &ModelName, settings: &Settings) -> Result<String, Failure> {
+pub fn write(models: &[ModelName], settings: &Settings) -> Result<String, Failure> {
     let file = settings.variables.config_file();
     let file = file.ok_or_else(|| Failure::usage("there is no place for a configuration").hint("set `LLM_DO_HOME`"))?;
-    config_edit::set_model(&file, model)?;
-    Ok(format!("{} is the model of agents that name none, in {}", model, visible(&file.display().to_string())))
+    config_edit::set_models(&file, models)?;
+    let models: Vec<String> = models.iter().map(ToString::to_string).collect();
+    let verb = if models.len() == 1 { "is the model" } else { "are the models, asked in turn," };
+    let (models, file) = (models.join(", "), file.display().to_string());
+    Ok(format!("{models} {verb} of agents that name none, in {}", visible(&file)))
 }
 
 async fn ask(agents: &[String], usable: &[UsableModel], settings: &Settings) -> std::io::Result<Option<UsableModel>> {
@@ -45,7 +48,8 @@ async fn ask(agents: &[String], usable: &[UsableModel], settings: &Settings) -> 
     let mut question = list(agents, usable);
     let file = settings.variables.config_file().map(|file| file.display().to_string()).unwrap_or_default();
     writeln!(question, "The choice is written to {}.", visible(&file)).expect("a text takes all");
-    let prompt = format!("Which one? 1–{}, Enter for none: ", usable.len());
+    let numbers = if usable.len() == 1 { "1".to_owned() } else { format!("1–{}", usable.len()) };
+    let prompt = format!("Which one? {numbers}, Enter for none: ");
     question.push_str(&prompt);
     loop {
         let Some(line) = terminal.line(&question).await? else { return Ok(None) };

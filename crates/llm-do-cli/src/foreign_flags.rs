@@ -13,7 +13,7 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["init", "create", "scaffold"], "`llm-do new DIRECTORY` writes a project to start from"),
     (&["exec", "e", "start"], "`llm-do run PROJECT` runs a project once"),
     (&["repl", "talk"], "`llm-do chat PROJECT` talks to a project"),
-    (&["lint", "verify", "test"], "`llm-do check PROJECT` links a project and shows what it can do"),
+    (&["lint", "verify"], "`llm-do check PROJECT` links a project and shows what it can do"),
     (&["graph"], "`llm-do check PROJECT --dot` prints the call graph"),
     (&["trust"], "`llm-do check PROJECT --trust` trusts a project"),
     (&["auth", "login", "logout", "providers"], "`llm-do models` shows which keys are set"),
@@ -25,7 +25,6 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["kill", "stop", "cancel"], "`llm-do runs cancel RUN` ends a run in another process"),
     (&["attach", "tail", "watch"], "`llm-do runs follow RUN` shows what another process does"),
     (&["usage", "cost", "spend"], "`llm-do costs` sums up what runs cost"),
-    (&["mcp"], "servers are `toolsets` of a project; `llm-do schema project` says how they are written"),
     (&["config", "settings", "set"], SETTINGS),
     (&["version"], "`llm-do --version` prints it"),
 ];
@@ -142,7 +141,9 @@ mod tests {
         assert_eq!(habit("trust", "").as_deref(), Some("`llm-do check PROJECT --trust` trusts a project"));
         let settings = "settings are in /a/config.toml, and docs/configuration.md describes them";
         assert_eq!(habit("config", "/a/config.toml").as_deref(), Some(settings));
-        assert!(instead_of_command("chekc").unwrap().starts_with("did you mean `check`? commands: chat, check, "));
+        assert!(
+            instead_of_command("chekc").unwrap().starts_with("did you mean `check`? commands: cache, chat, check, ")
+        );
         let prompt = instead_of_command("What is rain?").unwrap();
         assert!(prompt.starts_with("the prompt comes after the project"), "{prompt}");
         assert_eq!(instead_of_command("examples"), None);

@@ -17,6 +17,5 @@ pub fn harden() {
     llm_do::process::raise();
     // A handler and not the wish to ignore it, which would be passed on to whatever is started.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    let _ = llm_do::process::conceal();
 }

@@ -8,7 +8,23 @@ use llm_do::escape::visible_json;
 use llm_do::events::{Refusal, TraceCall, UsageReport};
 use llm_do::messages::Finish;
 use llm_do::{Event, Message, RawJson};
+use llm_do_launch::saved_files::SavedFile;
 use serde::Serialize;
+
+/// A typed answer as far as it has come, on a line.
+pub fn partial(event: &Event, output: &RawJson) -> String {
+    #[derive(Serialize)]
+    struct PartialOutput<'a> {
+        r#type: &'static str,
+        agent: &'a str,
+        depth: usize,
+        call: u64,
+        output: &'a RawJson,
+        validated: bool,
+    }
+    let Event { agent, depth, call, .. } = event;
+    line(&PartialOutput { r#type: "partial_output", agent, depth: *depth, call: *call, output, validated: false })
+}
 
 /// The last line of a stream, or the one object.
 #[derive(Debug, Serialize)]
@@ -24,6 +40,8 @@ pub struct ResultJson {
     pub messages: Vec<Message>,
     pub pending: Vec<PendingQuestion>,
     pub refused: Vec<Refusal>,
+    /// Pictures and other files that replies and results brought, and where they were written.
+    pub files: Vec<SavedFile>,
     pub run: Option<String>,
 }
 
@@ -50,6 +68,7 @@ impl ResultJson {
             messages: Vec::new(),
             pending: Vec::new(),
             refused: Vec::new(),
+            files: Vec::new(),
             run: None,
         }
     }

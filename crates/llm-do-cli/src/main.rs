@@ -8,13 +8,17 @@ mod complete;
 mod console;
 mod countdown;
 mod draft;
+#[cfg(feature = "restate")]
+mod engine;
 mod environment;
 mod executor;
 mod failure;
 mod first_model;
 mod foreign_flags;
+mod harden;
 mod hardening;
 mod json;
+mod map;
 mod plan;
 mod remedy;
 mod report;
@@ -22,6 +26,7 @@ mod serve;
 mod signals;
 mod talk;
 mod terminal;
+mod test;
 mod text;
 
 use std::process::ExitCode;
@@ -34,5 +39,8 @@ fn main() -> ExitCode {
         return ended;
     }
     hardening::harden();
-    console::leave(commands::run(std::env::args_os()))
+    let ended = commands::run(std::env::args_os());
+    #[cfg(feature = "restate")]
+    let ended = engine::finished(ended);
+    console::leave(ended)
 }

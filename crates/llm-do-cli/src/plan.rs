@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
+use llm_do_launch::items::MapRecord;
 use llm_do_launch::keep::{KeepNeed, KeepPlan};
-use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
+use llm_do_launch::launch::{CacheUse, Launch, PolicyOverrides, Purpose};
 use llm_do_launch::program_terms::ProgramTerms;
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::record::{Author, LaunchOverrides, ModelWords, ModelWordsError, chosen_models, is_amount};
@@ -25,13 +26,16 @@ use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::tools::ToolOffer;
 
-use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, RunArgs, RunFormat, Template};
+use clap::ValueEnum as _;
+
+use crate::args::{CheckArgs, ConductArgs, ItemFormatArg, MapArgs, ModelArgs, NewArgs, RunArgs, RunFormat, Template};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::remedy;
 use crate::report::OutputPlan;
 use crate::terminal::chat::LinesPlan;
-use crate::terminal::render::{Verbosity, View};
+use crate::terminal::markdown::MarkdownForm;
+use crate::terminal::render::{Thoughts, Verbosity, View};
 use crate::terminal::style::Styles;
 use crate::terminal::trust::{self, Answerers};
 
@@ -55,6 +59,7 @@ pub enum CheckFormat {
     Text,
     Json,
     Dot,
+    Svg,
 }
 
 pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) -> Result<CheckPlan, Failure> {
@@ -73,14 +78,26 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
         },
         trust: Answerers { flag: trust::typed(args.trust.as_deref())?, once: environment.consent()?, person: false },
         connect: args.connect,
-        format: match (args.json, args.dot) {
-            (true, _) => CheckFormat::Json,
-            (false, true) => CheckFormat::Dot,
-            (false, false) => CheckFormat::Text,
+        format: match (args.json, args.dot, args.svg) {
+            (true, ..) => CheckFormat::Json,
+            (false, true, _) => CheckFormat::Dot,
+            (false, false, true) => CheckFormat::Svg,
+            (false, false, false) => CheckFormat::Text,
         },
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         styles: Styles { coloured: environment.colours_stdout() },
     })
+}
+
+/// A project that is only looked at: whichever model its agents have.
+pub fn look(project: PathBuf, environment: &Environment, settings: &Settings) -> Result<Launch, Failure> {
+    let models = ModelChoices { may_be_open: true, ..models(&ModelArgs::default(), environment, &settings.config)? };
+    Ok(Launch { project, ..launch(models) })
+}
+
+/// Who answers whether a project is trusted, for a command that runs nothing of it: flags and variables alone.
+pub fn answerers(typed: Option<&str>, environment: &Environment) -> Result<Answerers, Failure> {
+    Ok(Answerers { flag: trust::typed(typed)?, once: environment.consent()?, person: environment.can_ask })
 }
 
 /// A run of the process's directory about which nothing but its models was decided.
@@ -100,6 +117,7 @@ pub fn launch(models: ModelChoices) -> Launch {
         purpose: Purpose::Answer,
         terms: ProgramTerms::default(),
         rules: Vec::new(),
+        trace_parent: None,
     }
 }
 
@@ -107,6 +125,15 @@ pub fn launch(models: ModelChoices) -> Launch {
 pub struct RunPlan {
     pub launch: Launch,
     pub conduct: Conduct,
+}
+
+/// What is run over items, and how.
+pub struct MapPlan {
+    pub launch: Launch,
+    pub conduct: Conduct,
+    pub map: MapRecord,
+    /// How it is kept, if it is.
+    pub keep: Option<KeepPlan>,
 }
 
 /// How a run is spoken to, shown and ended.
@@ -174,8 +201,13 @@ pub enum Stdin {
 }
 
 pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Result<RunPlan, Failure> {
+    if args.detach || args.any_version {
+        return Err(
+            Failure::usage("`--detach` and `--any-version` are for runs of an engine").hint("name one: `--on URL`")
+        );
+    }
     let output = if args.dry_run { dry_output(&args.conduct, environment) } else { output(&args.conduct, environment) };
-    let LaunchOverrides { mut models, python, policy, fence, own_files, .. } =
+    let LaunchOverrides { mut models, python, policy, fence, own_files, trace_parent, .. } =
         overrides(&args.conduct, &WorkingDirectory::of_process(), environment, settings)?;
     // Who can be asked chooses one; else there is more to say than that it is missing.
     models.may_be_open = true;
@@ -193,13 +225,56 @@ pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Res
         entry: args.agent,
         python: python.naming(args.python),
         tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
-        policy,
+        // In a chat the same words may be said again for another answer.
+        policy: if args.chat { PolicyOverrides { cache: CacheUse::Unused, ..policy } } else { policy },
         fence,
         own_files,
         purpose: if args.dry_run { Purpose::FirstRequest(RehearsedRequest::default()) } else { Purpose::Answer },
+        trace_parent,
         ..launch(models)
     };
     Ok(RunPlan { launch, conduct })
+}
+
+pub fn map(args: MapArgs, environment: &Environment, settings: &Settings) -> Result<MapPlan, Failure> {
+    if args.conduct.json || args.conduct.output_format.is_some() || args.conduct.stream {
+        return Err(Failure::usage("`map` prints one JSON line an item")
+            .hint("leave out `--json`, `--output-format` and `--stream`; `-o FILE` writes the lines into a file"));
+    }
+    let directory = WorkingDirectory::of_process();
+    let conduct = unspoken(&args.conduct, &directory, environment)?;
+    let LaunchOverrides { mut models, python, policy, fence, trace_parent, .. } =
+        overrides(&args.conduct, &directory, environment, settings)?;
+    models.may_be_open = true;
+    let is_kept = args.durable || (settings.config.runs.keep() && !args.ephemeral);
+    let durability = if args.durable { Durability::Synced } else { settings.config.runs.durability() };
+    let keep = is_kept.then(|| KeepPlan {
+        kind: RunKind::Map,
+        label: args.label.clone(),
+        durability,
+        need: if args.durable { KeepNeed::Required } else { KeepNeed::Wanted },
+        once: None,
+        id: None,
+    });
+    let word = |format: ItemFormatArg| format.to_possible_value().map(|value| value.get_name().to_owned());
+    let map = MapRecord {
+        over: args.over,
+        files: args.files,
+        format: args.format.and_then(word),
+        jobs: Some(args.jobs),
+        output: conduct.output.file.clone(),
+        max_failures: if args.fail_fast { Some(1) } else { args.max_failures },
+    };
+    let launch = Launch {
+        project: args.project,
+        entry: Some(args.agent),
+        python: python.naming(args.python),
+        policy,
+        fence,
+        trace_parent,
+        ..launch(models)
+    };
+    Ok(MapPlan { launch, conduct, map, keep })
 }
 
 /// What becomes of the steps of a run: it is kept, unless somebody decided otherwise.
@@ -222,6 +297,7 @@ fn recording(args: &RunArgs, config: &Config) -> Recording {
         durability: if args.durable { Durability::Synced } else { config.runs.durability() },
         need: if is_required { KeepNeed::Required } else { KeepNeed::Wanted },
         once: args.once.clone(),
+        id: None,
     })
 }
 
@@ -254,6 +330,11 @@ pub fn overrides(
         },
         unknown_prices: UnknownPrices::when(args.allow_unknown_prices),
         stream: !args.no_stream,
+        cache: match (args.no_cache, args.explain_cache) {
+            (true, _) => CacheUse::Unused,
+            (false, true) => CacheUse::Explained,
+            (false, false) => CacheUse::Used,
+        },
     };
     let mut models = models(&args.models, environment, config)?;
     for model in models.required.iter_mut().chain(&mut models.all).chain(models.overrides.values_mut()) {
@@ -267,6 +348,7 @@ pub fn overrides(
         own_files: typed_output(args, directory)?.into_iter().collect(),
         terms: ProgramTerms::default(),
         created: None,
+        trace_parent: variables.trace_parent(),
     })
 }
 
@@ -341,9 +423,19 @@ pub fn output(args: &ConductArgs, environment: &Environment) -> OutputPlan {
             && if environment.stdout_is_terminal { is_attended } else { args.stream && !args.no_stream },
         stdout_is_terminal: environment.stdout_is_terminal,
         stdout: Styles { coloured: environment.colours_stdout() },
+        answers: if environment.colours_stdout() { MarkdownForm::Styled } else { MarkdownForm::Source },
         stderr: Styles { coloured: environment.colours_stderr() },
+        thoughts: Thoughts::Hidden,
     };
-    OutputPlan { format, file: args.output.clone(), view, debug: args.debug, fail_on_refusal: args.fail_on_refusal }
+    OutputPlan {
+        format,
+        file: args.output.clone(),
+        files: args.save_files.clone(),
+        partial: args.partial,
+        view,
+        debug: args.debug,
+        fail_on_refusal: args.fail_on_refusal,
+    }
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
@@ -366,8 +458,9 @@ fn dry_format(format: RunFormat) -> RunFormat {
 
 /// How the lines of a chat come.
 fn lines(no_stdin: bool, attended: bool, environment: &Environment) -> LinesPlan {
-    let is_typed = environment.stdin_is_terminal && attended && !environment.is_dumb();
+    let is_typed = environment.stdin_is_terminal && attended;
     match (no_stdin, is_typed) {
+        (false, true) if environment.is_dumb() => LinesPlan::Plain,
         (false, true) => LinesPlan::Editor { home: environment.home() },
         (false, false) => LinesPlan::Stdin,
         (true, _) => LinesPlan::None,
@@ -431,10 +524,15 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
     let ModelWords { required, all, of_agents: overrides } = chosen_models(&args.models).map_err(wrong_models)?;
     let in_environment =
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
-    let fallback = |label: &'static str| move |model| ModelFallback { model, label: label.to_owned() };
+    let fallback = |label: &'static str| {
+        move |mut models: Vec<ModelName>| {
+            let others = models.split_off(models.len().min(1));
+            models.pop().map(|model| ModelFallback { model, label: label.to_owned(), others })
+        }
+    };
     let from_environment = environment.get("LLM_DO_MODEL").map(in_environment).transpose()?;
-    let from_environment = from_environment.map(fallback("`LLM_DO_MODEL`"));
-    let from_config = config.model_name()?.map(fallback("the user's configuration"));
+    let from_environment = fallback("`LLM_DO_MODEL`")(from_environment.into_iter().collect());
+    let from_config = fallback("the user's configuration")(config.model_names()?);
     Ok(ModelChoices {
         option: Some("--model".to_owned()),
         overrides,

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use llm_do::approval::{FormField, PendingQuestion, short_id};
+use llm_do::escape::visible;
 use llm_do::remedy::{Remedy, Wording};
 
 /// The words of this program, for the library to put into text that it makes itself.
@@ -27,6 +29,7 @@ pub fn words(remedy: &Remedy) -> String {
         Remedy::NewWorkerFile { name } => format!("`llm-do new --worker {name}` writes one to start from"),
         Remedy::SetKey { variables } => format!("set `{}` before a run", variables.join("` or `")),
         Remedy::SetAddress { variables } => format!("set {}", variables.join(" or ")),
+        Remedy::LogIn { server, project } => format!("`llm-do mcp login {server} {}`", shell_word(project)),
         Remedy::RaiseBudget { per } => {
             format!("a new {per} begins with all of it; `usd` of its `[[budget]]` in config.toml allows more")
         }
@@ -41,7 +44,7 @@ pub fn words(remedy: &Remedy) -> String {
 fn fixed(remedy: &Remedy) -> Option<&'static str> {
     Some(match remedy {
         Remedy::ChooseModel { .. } => "write `model:` in its file, give `-m provider:model`, or set `LLM_DO_MODEL`",
-        Remedy::ChooseFirstModel => "`-m`, `LLM_DO_MODEL` or `llm-do models --use`",
+        Remedy::ChooseFirstModel => "`-m`, `LLM_DO_MODEL` or `llm-do models --use NAME`",
         Remedy::ChooseProvider => "`llm-do models` lists what can be asked; `ollama` needs no key",
         Remedy::TryLater => "try again later; `llm-do models` lists what else can be asked",
         Remedy::FindProvider => "is it running, and is this its address? `llm-do models` lists what else can be asked",
@@ -85,6 +88,7 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         | Remedy::SetAddress { .. }
         | Remedy::ResumeRun { .. }
         | Remedy::RaiseBudget { .. }
+        | Remedy::LogIn { .. }
         | Remedy::MendBudget
         | Remedy::RaiseAgentLimit => return None,
     })
@@ -101,9 +105,39 @@ pub fn shell_word(path: &Path) -> String {
     if is_word { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// The command that approves the question with this name.
-pub fn approving(question: &str) -> String {
-    format!("llm-do inbox approve {question}")
+/// The command that answers a question with a form, with an example of each value that it needs.
+pub fn filling(question: &PendingQuestion, name: &str) -> String {
+    format!(
+        "`llm-do inbox answer {name} {} --go` answers with these values: put in your own",
+        examples(question).join(" ")
+    )
+}
+
+/// The flags of `resume` that decide about a question: yes, or an example of each value that it needs.
+pub fn decided(question: &PendingQuestion) -> String {
+    let id = short_id(&question.id);
+    if question.form.is_none() {
+        return format!(" --approve {id}");
+    }
+    examples(question).iter().fold(String::new(), |flags, value| flags + &format!(" --answer {id}.{value}"))
+}
+
+/// An example of each value that a form needs, as a shell reads it.
+fn examples(question: &PendingQuestion) -> Vec<String> {
+    let fields = question.form.iter().flat_map(|form| &form.fields);
+    let is_any_needed = fields.clone().any(|field| field.required);
+    let shown = fields.filter(|field| field.required || !is_any_needed);
+    let value = |field: &FormField| format!("{}={}", field.name, shell_word(Path::new(field.example())));
+    shown.map(|field| visible(&value(field)).into_owned()).collect()
+}
+
+/// The command that answers the question with this name: yes, or an example of each value that it needs.
+pub fn answering(question: &PendingQuestion, name: &str) -> String {
+    match &question.form {
+        None => format!("llm-do inbox approve {name}"),
+        Some(form) if form.fields.is_empty() => format!("llm-do inbox show {name}"),
+        Some(_) => format!("llm-do inbox answer {name} {}", examples(question).join(" ")),
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use llm_do::approval::PendingQuestion;
 use llm_do::escape::{visible, visible_json, visible_lines};
 use llm_do::events::{Refusal, TraceCall, UsageReport};
-use llm_do::messages::{Finish, Usage};
+use llm_do::messages::Finish;
 use llm_do::runs::finish_of;
 use llm_do::toolsets::Ending;
 use llm_do::{Message, Outcome, Output, RawJson, Report, RunError, Runtime};
@@ -21,11 +21,12 @@ use crate::terminal::chat::ChatEnded;
 use crate::terminal::markdown::Markdown;
 use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::TurnEnded;
-use crate::terminal::style::Style;
+use crate::terminal::style::{Style, width, wrap_words};
 use crate::{answer_file, commands::resume, console, terminal::summary};
 use llm_do_launch::launch::Resumption;
 use llm_do_launch::question;
 use llm_do_launch::rehearsal::FirstRequest;
+use llm_do_launch::saved_files::SavedFile;
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -33,6 +34,10 @@ pub struct OutputPlan {
     pub format: RunFormat,
     /// Also into this file.
     pub file: Option<PathBuf>,
+    /// Where files go that replies and results bring, if not beside the record.
+    pub files: Option<PathBuf>,
+    /// Whether a typed answer is printed as it comes.
+    pub partial: bool,
     pub view: View,
     /// Whether errors say more than people want to read.
     pub debug: bool,
@@ -56,6 +61,8 @@ pub struct RunReport {
     pub handed_over: Option<Result<(), Failure>>,
     /// What is said once in the life of a user.
     pub news: Option<String>,
+    /// Files that replies and results brought.
+    pub files: Vec<SavedFile>,
 }
 
 impl RunReport {
@@ -64,15 +71,16 @@ impl RunReport {
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
         let (messages, resumption, handed_over, news) = (Vec::new(), None, None, None);
         let refused = runtime.refused();
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news }
+        let files = Vec::new();
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news, files }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace, refused, .. } = outcome;
         let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
-        let (resumption, handed_over, news) = (None, None, None);
-        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news }
+        let (resumption, handed_over, news, files) = (None, None, None, Vec::new());
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, resumption, handed_over, news, files }
     }
 
     pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -134,16 +142,20 @@ impl RunReport {
 
     /// A chat has said everything but its end.
     pub fn report_chat(mut self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
-        let ChatEnded { last, failure, has_stopped_turn, .. } = chat;
+        let ChatEnded { last, failure, has_stopped_turn, is_unused, .. } = chat;
         let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
         let kept = kept.and_then(|()| self.unrefused(plan));
-        let summary = Summary { is_cancelled: has_stopped_turn, ..self.summary() };
+        let summary = self.summary();
+        let summary = Summary { is_cancelled: summary.is_cancelled || has_stopped_turn, ..summary };
         if plan.format != RunFormat::Text {
             let output = last.as_ref().map(Output::to_json);
             let failure = kept.as_ref().err().or(failure.as_ref());
             console::print(&json::line(&self.result(output, failure, Vec::new())))?;
         }
-        summary.print(plan.view, failure.as_ref());
+        if !(is_unused && summary.usage.total.requests == 0) {
+            let run = summary.run.clone().filter(|_| !is_unused);
+            Summary { run, ..summary }.print(plan.view, failure.as_ref());
+        }
         kept?;
         failure.map_or(Ok(()), |failure| Err(Failure::Said { code: failure.code() }))
     }
@@ -160,6 +172,7 @@ impl RunReport {
             messages: self.messages,
             pending,
             refused: self.refused,
+            files: self.files,
             run: Some(self.run),
         }
     }
@@ -178,8 +191,8 @@ impl RunReport {
             Some(Resumption::Run(id)) => Some(id.clone()),
             Some(Resumption::File(_)) | None => None,
         };
-        let (elapsed, is_cancelled) = (self.elapsed, self.stopped == Some(StopReason::Interrupted));
-        Summary { elapsed, usage: self.usage.total, refused, run, is_cancelled, news: self.news.clone() }
+        let (elapsed, is_cancelled) = (self.elapsed, self.stopped.is_some());
+        Summary { elapsed, usage: self.usage.clone(), refused, run, is_cancelled, news: self.news.clone() }
     }
 
     /// With `--fail-on-refusal`, a run in which a call was refused is none that went well.
@@ -236,11 +249,11 @@ fn keep(output: Option<&Output>, plan: &OutputPlan) -> Result<(), Failure> {
 /// What the closing line says.
 struct Summary {
     elapsed: Duration,
-    usage: Usage,
+    usage: UsageReport,
     refused: Option<String>,
     /// The id of a run that is kept.
     run: Option<String>,
-    /// Whether a person stopped a request.
+    /// Whether a request was stopped: by a person, by the clock, or since nobody read the answer any more.
     is_cancelled: bool,
     news: Option<String>,
 }
@@ -249,18 +262,31 @@ impl Summary {
     /// Unless only errors are wanted, or nothing came of it but an error.
     fn print(&self, view: View, failure: Option<&Failure>) {
         let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
-        let is_empty = self.usage.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
+        let is_empty = self.usage.total.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
         let is_said = failure.is_some_and(|failure| failure.kind() == "approval");
         if let Some(refused) = self.refused.as_deref().filter(|_| is_wanted && !is_said) {
             console::complain(&format!("{}\n", view.stderr.paint(Style::Warning, &visible(refused))));
         }
         if is_wanted && !is_empty {
-            let line = summary::line(self.elapsed, &self.usage, self.run.as_deref(), self.is_cancelled);
-            console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
+            let usage = (&self.usage.total, &self.usage.saved);
+            let line = summary::line(self.elapsed, usage, self.run.as_deref(), self.is_cancelled);
+            say_dimly(line.trim_end(), " · ", view);
         }
         if let Some(news) = &self.news {
-            console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, news)));
+            say_dimly(news, " ", view);
         }
+    }
+}
+
+/// A remark below the answer. Where a person reads it, its rows end between its parts.
+fn say_dimly(text: &str, gap: &str, view: View) {
+    let parts: Vec<String> = text.split(gap).map(str::to_owned).collect();
+    let rows = match console::columns().filter(|columns| view.live && width(text) > *columns) {
+        Some(columns) => wrap_words(&parts, gap, columns),
+        None => vec![text.to_owned()],
+    };
+    for row in rows {
+        console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, &row)));
     }
 }
 
@@ -316,7 +342,7 @@ fn shown(answer: Cow<'_, str>, view: View) -> Cow<'_, str> {
     if !view.stdout_is_terminal {
         return answer;
     }
-    let mut markdown = Markdown::new(view.stdout.coloured);
+    let mut markdown = Markdown::new(view.answers, console::answer_columns());
     let mut shown = markdown.push(&answer);
     shown.push_str(&markdown.finish());
     Cow::Owned(shown)

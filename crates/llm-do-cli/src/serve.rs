@@ -1,7 +1,10 @@
 //! `llm-do serve --stdio`: llm-do for other programs. JSON-RPC 2.0, one message per line, both ways.
 
+pub mod acp;
 mod calls;
+mod host;
 mod keeping;
+pub mod mcp;
 mod offer;
 mod opening;
 mod order;
@@ -9,6 +12,8 @@ mod protocol;
 mod questions;
 mod runs;
 mod scope;
+
+pub use host::HostPlan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +28,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::args::ServeArgs;
 use crate::console::{self, LAST_WORDS, StdoutReader};
 use crate::environment::Environment;
 use crate::executor::executor;
@@ -34,7 +38,7 @@ use llm_do_launch::config::Config;
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::state::StateDirectory;
 use protocol::{
-    AttachmentParam, CancelResult, Create, CreateResult, Hello, Inline, OfScope, Open, OpenResult, PROTOCOL, Turn,
+    AttachmentParam, CancelResult, Create, CreateResult, Hello, Inline, OfScope, Open, OpenResult, PROTOCOL, Say, Turn,
     Welcome, misfit,
 };
 use scope::Scope;
@@ -44,8 +48,7 @@ const MOST_SCOPES: usize = 1000;
 /// How long requests may take to be answered once every scope is closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    debug_assert!(args.stdio, "there is no other way yet");
+pub fn run() -> Result<(), Failure> {
     let executor = executor()?;
     let ended = process::with_room(|| executor.block_on(attend(Environment::read())));
     // It is not waited for, since the thread that reads stdin may wait there for ever.
@@ -157,6 +160,11 @@ impl Desk {
             "hello" => hello(&read(method, params)?).map(|welcome| json(&welcome)),
             "open" => self.open(read(method, params)?).await.map(|opened| json(&opened)),
             "turn" => self.turn(read(method, params)?).await,
+            "say" => {
+                let Say { scope, text } = read(method, params)?;
+                let said = self.scopes().get(&scope).ok_or_else(|| no_scope(scope))?.scope.say(text);
+                Ok(json(&said.map(|()| BTreeMap::<String, String>::new())?))
+            }
             "close" => self.close(read(method, params)?).await,
             "cancel" => {
                 let OfScope { scope } = read(method, params)?;
@@ -174,7 +182,7 @@ impl Desk {
             unknown => Err(RpcError::told(
                 code::METHOD_NOT_FOUND,
                 format!(
-                    "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, runs.list, \
+                    "there is no method `{unknown}`; there are: hello, open, turn, say, close, cancel, create, definition, runs.list, \
                      runs.show, runs.fork, runs.cancel, questions.list, questions.answer, {}",
                     rpc::METHODS.join(", ")
                 ),

@@ -4,8 +4,8 @@
 
 use llm_do_launch::keep::EndReason;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -130,7 +130,7 @@ impl Listening {
         let before = self.unsettled.fetch_add(1, Ordering::SeqCst);
         let is_heard = self.listener().as_ref().is_some_and(|listener| listener.send(received).is_ok());
         if before > 0 {
-            std::thread::sleep(LAST_MOMENTS);
+            wait_until(Instant::now() + LAST_MOMENTS);
         }
         if before > 0 || !is_heard {
             end(received);
@@ -144,7 +144,10 @@ fn start() -> std::io::Result<()> {
     let hear = |signal| match signal {
         SIGQUIT => quit(),
         SIGTSTP => pause(),
-        SIGCONT => terminal::take_again(),
+        SIGCONT => {
+            terminal::take_again();
+            CONTINUED.went_on();
+        }
         signal => LISTENING.hear(StopSignal::of(signal)),
     };
     thread.spawn(move || signals.forever().for_each(hear))?;
@@ -161,8 +164,63 @@ fn quit() {
 
 /// Ctrl-Z stops the process as it stops any other, after the terminal was given back. It goes on with the signal that says so.
 fn pause() {
-    terminal::give_back();
-    let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+    if can_stop() {
+        terminal::give_back();
+        let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+    }
+}
+
+/// Stops the process as Ctrl-Z does, and returns when it goes on. For a thread that has the terminal and has given it back.
+pub fn stop_here() {
+    if can_stop() {
+        let before = CONTINUED.count();
+        // All of the group, as the terminal would.
+        if rustix::process::kill_process_group(rustix::process::getpgrp(), rustix::process::Signal::TSTP).is_ok() {
+            CONTINUED.wait_after(before);
+        }
+    }
+}
+
+/// Whether there is a shell that could let the process go on. As the system does with the signal, nothing is stopped that
+/// nobody would ever wake, such as the only program of a container.
+fn can_stop() -> bool {
+    use rustix::process::{getpgid, getpgrp, getppid, getsid};
+    let (Some(parent), Ok(session)) = (getppid(), getsid(None)) else { return false };
+    let is_of_session = getsid(Some(parent)).is_ok_and(|theirs| theirs == session);
+    // A script may stand between the two: then the shell has made a group of the script and what it starts.
+    let is_job = getpgrp() != session || getpgid(Some(parent)).is_ok_and(|group| group != session);
+    is_of_session && is_job
+}
+
+/// How often the process went on after it was stopped.
+struct GoingOn {
+    count: Mutex<u64>,
+    changed: Condvar,
+}
+
+static CONTINUED: GoingOn = GoingOn { count: Mutex::new(0), changed: Condvar::new() };
+
+impl GoingOn {
+    fn went_on(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_all();
+    }
+
+    fn count(&self) -> u64 {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_after(&self, before: u64) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(count, |count| *count == before));
+    }
+}
+
+/// A sleep would begin again with each signal that comes meanwhile, and forget the time that its handling took.
+fn wait_until(moment: Instant) {
+    while let Some(left) = moment.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
+    }
 }
 
 /// Ends the process at once. Nothing is flushed, because that could wait for a reader that does not read.

@@ -35,6 +35,12 @@ impl InputReader {
         Self { talk, files, is_wanted: program.allow_cli_input, default: program.default_input.clone() }
     }
 
+    /// The same of a project that is elsewhere: whether it takes this is found out there.
+    #[cfg(feature = "restate")]
+    pub fn unseen(talk: TalkPlan, files: Vec<PathBuf>) -> Self {
+        Self { talk, files, is_wanted: true, default: None }
+    }
+
     pub fn talk(self) -> Result<Talk, Failure> {
         match &self.talk {
             TalkPlan::Once(input) => self.input(input).map(Talk::Once),

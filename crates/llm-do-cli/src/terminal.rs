@@ -2,13 +2,18 @@
 
 pub mod arguments;
 pub mod attention;
+pub mod below;
+pub mod calls;
 pub mod chat;
+pub mod clock;
 pub mod commands;
 pub mod display;
 pub mod editor;
+pub mod form;
 pub mod lasting;
 pub mod line_editor;
 pub mod markdown;
+pub mod mentions;
 pub mod prompt;
 pub mod render;
 pub mod screen;
@@ -16,6 +21,7 @@ pub mod status;
 pub mod style;
 pub mod summary;
 pub mod trust;
+pub mod typing;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -27,7 +33,8 @@ use std::time::Instant;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::getpgrp;
 use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp,
+    tcsetattr,
 };
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
@@ -56,6 +63,8 @@ pub struct Terminal {
 enum Between {
     /// As we found it.
     Before,
+    /// Nothing that is typed is shown: it would stand in the middle of what is.
+    Silent,
     /// Keys are kept as they are, unseen, for the next reader.
     Hushed,
 }
@@ -87,6 +96,12 @@ impl Terminal {
     /// stand in the middle of an answer, and Ctrl-D is still Ctrl-D. Ctrl-C stays a signal.
     pub fn hush(&mut self) {
         self.between = Between::Hushed;
+        self.rest();
+    }
+
+    /// From now on nothing that is typed is shown, not even Ctrl-C.
+    pub fn silence(&mut self) {
+        self.between = Between::Silent;
         self.rest();
     }
 
@@ -123,7 +138,7 @@ impl Terminal {
         // Not together with the flush: that would wait until everything that was written is seen.
         self.set(&self.unseen())?;
         self.returned.borrow_mut().mark_unchanged();
-        if self.between == Between::Before {
+        if self.between != Between::Hushed {
             tcflush(&self.input, QueueSelector::IFlush)?;
         }
         let keys = TerminalKeys { terminal: self, attention: None, sign: KeySign::default() };
@@ -171,11 +186,11 @@ impl Terminal {
     }
 
     fn rest(&self) {
-        let modes = match self.between {
-            Between::Before => &self.before,
-            Between::Hushed => &self.unseen(),
+        let _ = match self.between {
+            Between::Before => self.set(&self.before),
+            Between::Silent => self.set(&self.unechoed()),
+            Between::Hushed => self.set(&self.unseen()),
         };
-        let _ = self.set(modes);
     }
 
     /// Modes that are taken again when the process was stopped and goes on.
@@ -187,8 +202,17 @@ impl Terminal {
         Ok(())
     }
 
+    /// Keys that are typed while nothing is asked. Cancel-safe.
+    pub async fn typed(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = [0; 4096];
+        match self.read(&mut bytes).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => Ok(bytes[..count].to_vec()),
+        }
+    }
+
     /// Returns when the process was stopped and goes on in the foreground. Cancel-safe.
-    async fn returned(&self) {
+    pub async fn returned(&self) {
         let mut returned = self.returned.borrow().clone();
         if returned.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -196,9 +220,17 @@ impl Terminal {
         self.returned.borrow_mut().mark_unchanged();
     }
 
-    /// Single keys without an echo.
+    /// Lines without an echo.
+    fn unechoed(&self) -> Termios {
+        let mut modes = self.before.clone();
+        modes.local_modes.remove(LocalModes::ECHO);
+        modes
+    }
+
+    /// Single keys without an echo. Enter stays Enter: to the line editor, which may read it later, a line feed is another key.
     fn unseen(&self) -> Termios {
         let mut modes = self.before.clone();
+        modes.input_modes.remove(InputModes::ICRNL);
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -310,6 +342,33 @@ impl TerminalKeys<'_> {
                 }
             }
         }
+    }
+
+    /// Waits until what is typed can be meant for what is shown; what comes before is for the next line of a chat. Whether the
+    /// process was not stopped meanwhile.
+    pub async fn settle(&mut self) -> io::Result<bool> {
+        let Some(mut attention) = self.attention else { return Err(io::ErrorKind::InvalidInput.into()) };
+        while !attention.is_settled() {
+            let mut bytes = [0; 64];
+            let read = tokio::select! {
+                biased;
+                () = self.terminal.returned() => return Ok(false),
+                read = self.terminal.read(&mut bytes) => read?,
+                () = tokio::time::sleep_until(attention.settles_at().into()) => {
+                    match self.set_aside()? {
+                        0 => attention.quiet(Instant::now()),
+                        _ => drop(attention.key(Self::NONE, Instant::now())),
+                    }
+                    continue;
+                }
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let _ = attention.key(Self::NONE, Instant::now());
+            self.terminal.keep(&bytes[..read]);
+        }
+        Ok(true)
     }
 
     /// One key that counts. What comes as several at once was pasted, or is a key that means nothing here: it is none.
@@ -584,7 +643,8 @@ pub fn restore_lent() {
 }
 
 fn open(flags: OFlags) -> io::Result<OwnedFd> {
-    let terminal = rustix::fs::open("/dev/tty", flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    let terminal =
+        rustix::fs::open(llm_do::process::terminal(), flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
     // It can be opened without being one's own: another's has no attributes for us.
     tcgetattr(terminal.as_fd())?;
     Ok(terminal)
@@ -598,8 +658,8 @@ mod tests {
 
     use super::*;
 
-    fn local_modes() -> LocalModes {
-        tcgetattr(open(OFlags::RDONLY).unwrap()).unwrap().local_modes
+    fn modes() -> Termios {
+        tcgetattr(open(OFlags::RDONLY).unwrap()).unwrap()
     }
 
     #[test]
@@ -611,7 +671,8 @@ mod tests {
             terminal.hush();
             let _keys = terminal.keys().unwrap();
             edits(true);
-            assert!(!local_modes().contains(LocalModes::ECHO));
+            assert!(!modes().local_modes.contains(LocalModes::ECHO));
+            assert!(!modes().input_modes.contains(InputModes::ICRNL), "Enter would be another key");
             panic!("in the middle of a question");
         });
     }

@@ -79,7 +79,7 @@ error: agent `main` asks for an unknown toolset `shel_readonly`
 4 | toolsets: [helper, shel_readonly]
   |                    ^^^^^^^^^^^^^
   |
-  = hint: did you mean `shell_readonly`? toolsets: dynamic_agents, filesystem_cwd, filesystem_cwd_ro, filesystem_project, filesystem_project_ro, helper, main, shell_file_ops, shell_readonly
+  = hint: did you mean `shell_readonly`? toolsets: ask_user, dynamic_agents, filesystem_cwd, filesystem_cwd_ro, filesystem_project, filesystem_project_ro, helper, main, shell_file_ops, shell_readonly
 
 error: agent `helper` has no tool `write_fil`
  --> helper.worker:5:13
@@ -87,7 +87,7 @@ error: agent `helper` has no tool `write_fil`
 5 | approval: { write_fil: allow }
   |             ^^^^^^^^^
   |
-  = hint: did you mean `write_file`? tools: edit_file, list_files, read_file, write_file
+  = hint: did you mean `write_file`? tools: edit_file, list_files, read_file, search_files, write_file
 
 error: expected a whole number of at least 1, found the text `many`
  --> helper.worker:6:25
@@ -237,7 +237,7 @@ fn a_good_project_is_shown_on_stdout_and_what_is_worth_knowing_on_stderr() {
     assert_eq!(ended.stdout, PAIR);
     assert_eq!(
         ended.stderr,
-        "note: no key for `anthropic`, used by main\n |\n = hint: set `ANTHROPIC_API_KEY` before a run\n\n"
+        "note: no key for `anthropic`, used by main\nhint: set `ANTHROPIC_API_KEY` before a run\n\n"
     );
     let with_key = pair().run_in(&["check", "."], &[("ANTHROPIC_API_KEY", "secret-key")]);
     assert_eq!((with_key.stdout.as_str(), with_key.stderr.as_str()), (PAIR, ""));
@@ -252,11 +252,12 @@ agents
     input   {topic: string}
     output  text
     tools
-      main        allow  (agent)
-      read_file   allow  (filesystem_cwd)
-      list_files  allow  (filesystem_cwd)
-      write_file  ask  (filesystem_cwd)
-      edit_file   ask  (filesystem_cwd)
+      main          allow  (agent)
+      read_file     allow  (filesystem_cwd)
+      list_files    allow  (filesystem_cwd)
+      search_files  allow  (filesystem_cwd)
+      write_file    ask  (filesystem_cwd)
+      edit_file     ask  (filesystem_cwd)
     files
       filesystem_cwd  the working directory
     in the worst case
@@ -278,7 +279,7 @@ calls
   └─ helper
      └─ main  ↺ cycle
 
-ok: 2 agents, 6 tools, writes ask
+ok: 2 agents, 7 tools, writes ask
 next: llm-do . \"…\"
 ";
 
@@ -292,7 +293,7 @@ fn a_good_project_as_json_and_as_a_graph() {
     assert_eq!(json["entry"]["agent"], "main");
     assert_eq!(json["calls"]["main"][0], "helper");
     assert_eq!(json["cyclic"], serde_json::json!(["helper", "main"]));
-    assert_eq!(json["agents"][0]["tools"][3]["verdict"], "ask");
+    assert_eq!(json["agents"][0]["tools"][4]["verdict"], "ask");
     assert_eq!(json["agents"][1]["worst_case"]["writes_files"]["asks"], true);
     let ended = sandbox.run(&["check", ".", "--dot"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));

@@ -51,7 +51,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 3 | modle: x
   | ^^^^^
   |
-  = hint: did you mean `model`? keys: allow_workers, approval, attachment_policy, compatible_models, context, description, entry, instructions, limits, locked, model, model_settings, and 9 more
+  = hint: did you mean `model`? keys: agents_md, allow_workers, approval, attachment_policy, cache, compatible_models, context, description, entry, instructions, limits, locked, and 12 more
 
 1 error";
     check(&ended("modle: x", "- say: never\n", &[]), 2, "", said);
@@ -107,7 +107,7 @@ fn a_run_with_refused_calls_says_so_and_may_count_as_a_failure() {
     let ended = run(&["--output-format", "json", "-q", "--fail-on-refusal"]);
     let result: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     let listed = serde_json::json!([
-        {"path": ["main"], "tool": "write_file", "reason": "blocked by a rule of the agent"}
+        {"path": ["main"], "tool": "write_file", "reason": "blocked by `write_file: block` in main.worker"}
     ]);
     assert_eq!((&result["refused"], &result["output"], &result["exit_code"]), (&listed, &"done".into(), &4.into()));
 }
@@ -157,19 +157,16 @@ fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: comparable(&text(output.stderr)) }
 }
 
-/// The provider has said what went in, and nobody knows what it would have charged for the rest.
-const NOTHING: &str = "0.0 s · 1 request, 1 unanswered · 10 tokens in, 1 out · about $0.0000 · RUN";
-
-/// A person stopped it.
+/// Somebody stopped it: the provider has said what went in, and nobody knows what it would have charged for the rest.
 const CANCELLED: &str = "0.0 s · 1 request cancelled · at least $0.0000 · RUN";
 
 #[test]
 fn beyond_a_hundred_somebody_else_ended_it() {
     let on = "`llm-do resume RUN` goes on where it stopped";
-    let said = format!("{NOTHING}\nerror: timed out after 0.3 s\nhint: `--timeout` allows more; {on}");
+    let said = format!("{CANCELLED}\nerror: timed out after 0.3 s\nhint: `--timeout` allows more; {on}");
     check(&stopped(&["--timeout", "0.3"], None), 124, "On\n[unfinished]\n", &said);
     check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{CANCELLED}\nerror: interrupted\nhint: {on}"));
-    check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated\nhint: {on}"));
+    check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{CANCELLED}\nerror: terminated\nhint: {on}"));
 }
 
 /// What is not kept cannot be gone on with, and nothing is said of that.

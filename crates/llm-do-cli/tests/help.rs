@@ -58,8 +58,8 @@ fn words_of_other_tools_are_answered_with_ours() {
     );
     assert_eq!(
         mistaken(&["chekc", "."]),
-        "error: no such project: `chekc`\nhint: did you mean `check`? commands: chat, check, completions, \
-         costs, doctor, inbox, models, new, policy, resume, run, runs, and 3 more\n"
+        "error: no such project: `chekc`\nhint: did you mean `check`? commands: cache, chat, check, completions, \
+         costs, doctor, engine-worker, harden, inbox, map, mcp, models, and 11 more\n"
     );
     for arguments in [&["x", "--color=never"][..], &["run", "x", "--color", "never"]] {
         let said = mistaken(arguments);

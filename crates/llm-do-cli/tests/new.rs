@@ -25,8 +25,7 @@ fn every_template_is_a_good_project() {
         // Which model is asked is for the user to say: until then it is noted, and nothing is wrong.
         let checked = sandbox.run(&["check", "made"]);
         let agents = if template == "multi" { "main, researcher, writer have" } else { "main has" };
-        let note =
-            format!("note: {agents} no model yet\n |\n = hint: `-m`, `LLM_DO_MODEL` or `llm-do models --use`\n\n");
+        let note = format!("note: {agents} no model yet\nhint: `-m`, `LLM_DO_MODEL` or `llm-do models --use NAME`\n\n");
         assert_eq!((checked.code, checked.stderr), (Some(0), note), "{template}");
         assert!(checked.stdout.contains("  main  no model yet  (main.worker)\n"), "{}", checked.stdout);
         let checked = sandbox.run(&["check", "made", "--json"]);

@@ -529,6 +529,12 @@ fn endings_and_programs() -> Vec<Mistake> {
             "main.worker:4:28",
             ["error: `filesystem_cwd` and `filesystem_cwd_ro` both have a tool `read_file`", "`use` and `prefix`"],
         ),
+        allowed(
+            "55: a list with one model",
+            [instead("anthropic:claude-haiku-4-5", "[anthropic:claude-haiku-4-5]")],
+            "",
+            ["main  anthropic:claude-haiku-4-5  (main.worker)", "ok: 1 agent, "],
+        ),
     ]
 }
 

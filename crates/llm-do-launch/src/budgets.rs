@@ -1,6 +1,7 @@
 //! Budgets over runs: as `config.toml` writes them, and as the runs of this process keep them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use llm_do::OnLimit;
 use llm_do::remedy::Remedy;
@@ -86,7 +87,7 @@ pub fn book(settings: &Settings) -> Result<Option<&BudgetBook>, LaunchError> {
         return Err(unkept("the budgets cannot be kept: there is no home directory".to_owned()));
     };
     let budgets = settings.config.budgets.iter().map(|budget| budget.budget(&settings.variables)).collect();
-    let book = || BudgetBook::new(StoreLayout::new(state), budgets, LocalZone::of_process());
+    let book = || Arc::new(BudgetBook::new(StoreLayout::new(state), budgets, LocalZone::of_process()));
     Ok(Some(settings.budgets.get_or_init(book)))
 }
 

@@ -6,7 +6,8 @@ use llm_do::runs::Redactor;
 
 use crate::config::Config;
 use crate::settings::Variables;
-use crate::state::KEY_VARIABLE;
+use crate::state::{ENGINE_KEY_VARIABLE, KEY_VARIABLE};
+use crate::telemetry;
 
 /// What a child sees whatever a project says: enough to find programs, files and words, and nothing that is private.
 const FIXED: &[&str] =
@@ -27,7 +28,8 @@ pub fn seen(environment: &Variables, configured: &[String]) -> ChildEnvironment 
 /// The variables that hold keys: no child gets them.
 fn key_variables(configured: &[String]) -> impl Iterator<Item = &str> {
     let built_in = PROVIDERS.iter().flat_map(|provider| provider.key_variables.iter().copied());
-    built_in.chain(configured.iter().map(String::as_str)).chain([KEY_VARIABLE])
+    let ours = [KEY_VARIABLE, ENGINE_KEY_VARIABLE].into_iter().chain(telemetry::KEY_VARIABLES);
+    built_in.chain(configured.iter().map(String::as_str)).chain(ours)
 }
 
 /// Those of them that the configuration names.
@@ -51,11 +53,12 @@ mod tests {
 
     #[test]
     fn no_key_of_a_provider_can_be_chosen() {
-        let variables = [("OPENAI_API_KEY", "k"), ("MINE", "m"), ("PATH", "/bin"), ("LLM_DO_STATE_KEY", "s")];
+        let ours = [("LLM_DO_STATE_KEY", "s"), ("LLM_DO_ENGINE_KEY", "e")];
+        let variables = [("OPENAI_API_KEY", "k"), ("MINE", "m"), ("PATH", "/bin"), ours[0], ours[1]];
         let seen = environment(&Variables::of(variables), &Config::default());
         assert_eq!(seen.fixed, BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]));
         assert!(seen.offered.contains_key("MINE") && !seen.offered.contains_key("OPENAI_API_KEY"));
-        assert!(!seen.offered.contains_key("LLM_DO_STATE_KEY"), "who has it signs for the user");
+        assert!(ours.iter().all(|(name, _)| !seen.offered.contains_key(*name)), "who has one signs for the user");
         let chosen = seen.with(&["MINE".to_owned(), "OPENAI_API_KEY".to_owned(), "ABSENT".to_owned()]);
         assert_eq!(chosen.keys().collect::<Vec<_>>(), ["MINE", "PATH"]);
     }

@@ -17,14 +17,15 @@ use crate::error::LaunchError;
 use crate::fencing::FenceChoice;
 use crate::notify::NotifyConfig;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// For editors.
     #[serde(rename = "$schema")]
     _schema: Option<String>,
     /// The last resort of an agent that names no model.
-    pub model: Option<String>,
+    #[serde(default)]
+    model: ModelList,
     #[serde(default)]
     pub providers: BTreeMap<String, ProviderConfig>,
     /// What is known of prices, the user's own first.
@@ -37,16 +38,75 @@ pub struct Config {
     pub http: HttpConfig,
     #[serde(default)]
     pub runs: RunsConfig,
+    #[serde(default)]
+    pub cache: CacheConfig,
     /// Whoever is told of questions that wait.
     pub notify: Option<NotifyConfig>,
     #[serde(default)]
     pub fence: FenceSettings,
     #[serde(default)]
     pub shell: ShellSettings,
+    #[serde(default)]
+    pub terminal: TerminalConfig,
+    #[serde(default)]
+    pub mcp: McpSettings,
+}
+
+/// What authorization servers of MCP servers are told of this program.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpSettings {
+    /// The address of metadata about it, which some of them take as its name.
+    pub client_metadata_url: Option<String>,
+}
+
+/// How answers and prompts look at a terminal.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalConfig {
+    /// What becomes of the marks in answers.
+    #[serde(default)]
+    pub markdown: MarkdownConfig,
+    /// How lines are edited at a prompt; as `~/.inputrc` says, if nothing is given.
+    pub keys: Option<KeysConfig>,
+    /// Whether what models think is shown.
+    #[serde(default)]
+    pub thinking: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum KeysConfig {
+    Emacs,
+    Vi,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkdownConfig {
+    /// They become style.
+    #[default]
+    Styled,
+    /// The source is shown.
+    Plain,
+}
+
+/// One model, or several that are asked in turn.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum ModelList {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Default for ModelList {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
 }
 
 /// What keeps commands in.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FenceSettings {
     /// With which fence a rule that allows is enough.
@@ -54,7 +114,7 @@ pub struct FenceSettings {
 }
 
 /// How commands of shells are found.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellSettings {
     /// Where programs are found by name, besides the directories of the system. `~` is the user's home.
@@ -63,7 +123,7 @@ pub struct ShellSettings {
 }
 
 /// How what is kept of runs is kept.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunsConfig {
     /// Whether runs are kept, unless a run says otherwise.
@@ -95,7 +155,22 @@ impl RunsConfig {
     }
 }
 
-#[derive(Debug, Deserialize)]
+/// How replies are kept that count again.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// Those that were not used for longest go, until all take no more than this.
+    megabytes: Option<u64>,
+}
+
+impl CacheConfig {
+    /// How many bytes they may take.
+    pub fn most(&self) -> u64 {
+        self.megabytes.unwrap_or(256).saturating_mul(1 << 20)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
     pub kind: ProviderKind,
@@ -180,7 +255,7 @@ fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ra
     rate(deserializer).map(Some)
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
     pub retries: Option<u32>,
@@ -231,11 +306,16 @@ impl Config {
         Ok(config)
     }
 
-    pub fn model_name(&self) -> Result<Option<ModelName>, LaunchError> {
+    /// The models of agents that name none, in the order in which they are asked.
+    pub fn model_names(&self) -> Result<Vec<ModelName>, LaunchError> {
+        let models = match &self.model {
+            ModelList::One(model) => std::slice::from_ref(model),
+            ModelList::Several(models) => models,
+        };
         let parse = |text: &String| {
             ModelName::parse(text).map_err(|error| LaunchError::usage(format!("`model` in config.toml: {error}")))
         };
-        self.model.as_ref().map(parse).transpose()
+        models.iter().map(parse).collect()
     }
 
     pub fn custom_providers(&self) -> Vec<CustomProvider> {

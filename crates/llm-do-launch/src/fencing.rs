@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use llm_do::escape::visible;
 use llm_do::fence::{Accept, FenceConfig, FenceError};
-use llm_do::program::AgentSpec;
+use llm_do::program::{AgentSpec, AnswerMode};
 use llm_do::remedy::Wording;
 use llm_do::runs::is_too_wide;
 use llm_do::toolsets::{Enclosure, McpConfig, McpServer, ShellConfig, ToolsetSource};
@@ -52,7 +52,7 @@ pub fn config(
     let own = [environment.home(), environment.state_directory(), environment.cache_directory()];
     let hidden = own.into_iter().flatten().collect();
     // Whatever becomes of the file, this program is what is started.
-    let keeper = Some(PathBuf::from("/proc/self/exe"));
+    let keeper = llm_do::process::own_program();
     let home = environment.get("HOME").map(PathBuf::from);
     let temporary = environment.get("TMPDIR").map(PathBuf::from);
     Ok(FenceConfig { accept, keeper, hidden, home, temporary, wording, ..FenceConfig::default() })
@@ -90,6 +90,15 @@ impl ResidentProgram {
     }
 }
 
+/// The names that code answers for, which is kept behind a fence wherever the project is.
+fn answered_by_code(program: &Program) -> impl Iterator<Item = &str> {
+    let is_code = |agent: &AgentSpec| {
+        let mode = agent.stand_in.as_ref().map(|stand_in| stand_in.mode);
+        matches!(mode, Some(AnswerMode::Fallback | AnswerMode::Code))
+    };
+    program.agents.values().filter(move |agent| is_code(agent)).map(|agent| agent.name.as_str())
+}
+
 /// Opens what shells and programs behind a fence declare, so that it is the same for all of them until the run ends, and
 /// refuses what could not be kept there before any of it starts.
 pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<(), LaunchError> {
@@ -100,6 +109,12 @@ pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<()
     };
     for (_, shell) in program.agents.values().flat_map(|agent| shells(agent)) {
         shell.write.iter().try_for_each(|declared| open("write", declared).map(drop))?;
+    }
+    if let Some(name) = answered_by_code(program).next() {
+        fence.fence().houses().map_err(|FenceError { why, hint }| {
+            LaunchError::refused(format!("the code of `{name}` runs behind a fence only, and is not run: {why}"))
+                .hint(hint)
+        })?;
     }
     for resident in residents(trusted.project(), program) {
         let Some(enclosure) = &resident.enclosure else { continue };

@@ -7,9 +7,10 @@ use std::io;
 use std::path::PathBuf;
 
 use llm_do::approval::{AskedQuestion, PendingQuestion, SHORT_ID, check_edited_raise, key_of_call, short_id};
-use llm_do::records::{Blobs, JournalContents, JournalError, StepKind, read_with};
+use llm_do::records::{JournalContents, JournalError, RunKind, StepKind};
 use llm_do::store::answers::{AnswerWriteError, StoredAnswer};
 use llm_do::store::index::RunState;
+use llm_do::store::items::ItemName;
 use llm_do::store::layout::{HexDigest, RunId};
 use llm_do::store::run::{FindError, RunStore};
 use llm_do::{Answer, RawJson, toolsets};
@@ -70,8 +71,19 @@ pub enum InboxError {
 #[derive(Debug)]
 pub struct Inbox {
     store: RunStore,
-    read: BTreeMap<RunId, (u64, Vec<WaitingQuestion>)>,
+    read: BTreeMap<RunId, ReadRun>,
     troubles: BTreeSet<String>,
+}
+
+/// What was read of a run, and how long its record was.
+#[derive(Debug, Default)]
+struct ReadRun {
+    length: u64,
+    /// The root of its project.
+    project: String,
+    asked: Vec<WaitingQuestion>,
+    /// The same of its items, if it has some.
+    items: Option<BTreeMap<ItemName, (u64, Vec<WaitingQuestion>)>>,
 }
 
 impl Inbox {
@@ -127,15 +139,19 @@ impl Inbox {
     fn of_run(&mut self, run: &RunId, project: Option<String>) -> Result<Vec<WaitingQuestion>, JournalError> {
         let journal = self.store.layout().journal(run);
         let length = fs::metadata(&journal).map_or(0, |found| found.len());
-        let asked = match self.read.get(run) {
-            Some((known, asked)) if *known == length => asked.clone(),
-            Some(_) | None => {
-                let contents = read_with(&journal, self.store.key(), Some(&Blobs::at(self.store.layout().blobs(run))))?;
-                let asked = asked(&contents, run, project);
-                self.read.insert(*run, (length, asked.clone()));
-                asked
-            }
-        };
+        if self.read.get(run).is_none_or(|known| known.length != length) {
+            let contents = self.store.read_journal(run)?;
+            let project = project.unwrap_or_else(|| project_of(&contents));
+            let items = (contents.identity.kind == RunKind::Map).then(BTreeMap::new);
+            let asked = asked(&contents, *run, run.as_str(), &project);
+            self.read.insert(*run, ReadRun { length, project, asked, items });
+        }
+        let Some(known) = self.read.get_mut(run) else { return Ok(Vec::new()) };
+        let mut asked = known.asked.clone();
+        if let Some(items) = &mut known.items {
+            read_items(&self.store, run, &known.project, items);
+            asked.extend(items.values().flat_map(|(_, asked)| asked.iter().cloned()));
+        }
         let answers = self.store.answers(run);
         let is_open = |waiting: &WaitingQuestion| {
             let answer = HexDigest::parse(&waiting.question.id).map(|id| answers.given(&id));
@@ -215,23 +231,45 @@ pub async fn check_edited(waiting: &WaitingQuestion, edited: &RawJson) -> Result
     toolsets::fits(&schema, edited).await
 }
 
-/// The questions that the record of a run has open. What is read is what has the id.
-fn asked(contents: &JournalContents, run: &RunId, project: Option<String>) -> Vec<WaitingQuestion> {
+/// Reads the records of items that have grown. One that cannot be read now has no questions that could be answered.
+fn read_items(
+    store: &RunStore,
+    run: &RunId,
+    project: &str,
+    known: &mut BTreeMap<ItemName, (u64, Vec<WaitingQuestion>)>,
+) {
+    for name in store.item_names(run).unwrap_or_default() {
+        let length = fs::metadata(store.layout().item(run, &name)).map_or(0, |found| found.len());
+        if known.get(&name).is_some_and(|(before, _)| *before == length) {
+            continue;
+        }
+        let contents = store.read_item(run, &name);
+        let asked = contents.map(|contents| asked(&contents, *run, &format!("{run}/{name}"), project));
+        known.insert(name, (length, asked.unwrap_or_default()));
+    }
+}
+
+/// The root of the project that the header of a run names.
+fn project_of(contents: &JournalContents) -> String {
     let of_header = |header: RunHeader| {
         let project = header.directory.join(header.project);
         project.canonicalize().unwrap_or(project).display().to_string()
     };
-    let project = project.or_else(|| contents.header.to().ok().map(of_header)).unwrap_or_default();
+    contents.header.to().ok().map(of_header).unwrap_or_default()
+}
+
+/// The questions that the record of a run, or of one of its items, has open. What is read is what has the id.
+fn asked(contents: &JournalContents, run: RunId, named: &str, project: &str) -> Vec<WaitingQuestion> {
     let times: BTreeMap<&str, u64> = contents.records().map(|(key, entry)| (key, entry.at)).collect();
     // A conversation that went on has left the questions of its earlier turns behind.
     let last = contents.records().filter_map(|(key, _)| turn_of(key)).max();
     let current = contents.waiting().filter(|(key, _)| turn_of(key) == last);
     let waiting = current.filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     let question = |(key, asked): (&str, AskedQuestion)| {
-        let question = asked.pending(run.as_str(), key_of_call(key));
+        let question = asked.pending(named, key_of_call(key));
         let schema = declared(contents, key, &question.tool);
         let asked_at = times.get(key).copied().unwrap_or(contents.begun_at);
-        WaitingQuestion { run: *run, project: project.clone(), asked_at, question, schema }
+        WaitingQuestion { run, project: project.to_owned(), asked_at, question, schema }
     };
     waiting.map(question).collect()
 }

@@ -1,8 +1,10 @@
 //! Runs that are kept: from the directory that is made for one to the lines about its end. The store keeps files; here it is
 //! decided which run has some, and what is said where it cannot.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,8 +28,8 @@ use llm_do::toolsets::Ending;
 use llm_do::{CancellationToken, FileJournal, Program, RunError, Runtime, process};
 
 use crate::error::LaunchError;
-use crate::record::{RunHeader, RunRecord};
-use crate::settings::{Notes, Settings};
+use crate::record::{RunHeader, RunRecord, TracedRecord};
+use crate::settings::{Notes, RecordsElsewhere, Settings};
 
 /// How a run is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct KeepPlan {
     pub need: KeepNeed,
     /// Only one run of the project has this key.
     pub once: Option<String>,
+    /// What it is called, if somebody was told of it before there was a run.
+    pub id: Option<RunId>,
 }
 
 impl KeepPlan {
@@ -63,6 +67,26 @@ pub enum KeepNeed {
     Wanted,
     /// It does not begin.
     Required,
+}
+
+/// How the records of the items of a run are written.
+pub struct WrittenItems {
+    settings: Arc<Settings>,
+    durability: Durability,
+    need: KeepNeed,
+}
+
+impl WrittenItems {
+    /// As the run itself is.
+    pub fn of(settings: &Arc<Settings>, durability: Durability, need: KeepNeed) -> Self {
+        Self { settings: Arc::clone(settings), durability, need }
+    }
+
+    /// Large values are kept where those of the run are.
+    pub(crate) fn settings(&self, store: &RunStore, id: &RunId) -> JournalSettings {
+        let settings = journal_settings(&self.settings, store, id, self.durability, self.need);
+        JournalSettings { shares_parts: true, ..settings }
+    }
 }
 
 /// Why a run ended, as its record and its line in the list say.
@@ -127,7 +151,7 @@ impl EndReason {
             | RunError::Ended(Ending::BudgetUnkept { .. })
             | RunError::NotStarted => Self::Usage,
             RunError::Cancelled { .. } => Self::Interrupted,
-            RunError::Ended(Ending::NeedsApproval(_)) => Self::Asked,
+            RunError::Ended(Ending::NeedsApproval(_) | Ending::NeedsLogin { .. }) => Self::Asked,
             RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => Self::Refused,
             RunError::Ended(Ending::Unauthenticated { .. }) | RunError::NotAskedAgain { .. } => Self::Provider,
             RunError::Ended(Ending::Limit { .. } | Ending::Budget { .. })
@@ -150,6 +174,7 @@ impl EndReason {
             | RunError::TooManyCalls(_)
             | RunError::RepeatedFailure { .. }
             | RunError::Panicked { .. }
+            | RunError::Code { .. }
             | RunError::Function { .. } => Self::Failed,
         }
     }
@@ -235,6 +260,10 @@ pub struct RunKeeper {
     /// Whoever looks whether another process wants the turn to end.
     ear: Arc<CancelEar>,
     has_ended: AtomicBool,
+    /// Nothing was said in it, and nobody wants to find it later.
+    is_forgotten: AtomicBool,
+    /// How many items have their answer.
+    answered: AtomicU64,
     notes: Notes,
 }
 
@@ -255,6 +284,11 @@ impl RunKeeper {
     /// The store that the run is in; `None` if only its costs are.
     pub fn store(&self) -> Option<&RunStore> {
         self.kept.as_ref().map(|_| &self.store)
+    }
+
+    /// Where files are kept that it brings, if the run is.
+    pub fn files(&self) -> Option<PathBuf> {
+        self.store().map(|store| store.layout().run(&self.id).join("files"))
     }
 
     /// Where the answers to its questions are kept, if the run is.
@@ -290,7 +324,45 @@ impl RunKeeper {
         }
     }
 
+    /// The same of a run that has its id already, in a store that has no such run.
+    pub fn begin_as(
+        id: RunId,
+        settings: &Settings,
+        store: RunStore,
+        plan: &KeepPlan,
+        subject: RunSubject,
+        header: RunHeader,
+    ) -> Result<RunRecord, LaunchError> {
+        let unmade = |error| LaunchError::failed(format!("{}: {error}", store.layout().runs().display()));
+        // Its store is this run's alone.
+        let directory = store.layout().run(&id);
+        DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(unmade)?;
+        Self::begun_as(id, settings, store, plan, subject, header).map_err(|error| match error {
+            KeepError::Taken(id) => LaunchError::Taken(id),
+            KeepError::Unkept(reason) => LaunchError::failed(reason),
+        })
+    }
+
     fn begun(
+        settings: &Settings,
+        store: RunStore,
+        plan: &KeepPlan,
+        subject: RunSubject,
+        header: RunHeader,
+    ) -> Result<RunRecord, KeepError> {
+        let unmade = |error| KeepError::Unkept(format!("{}: {error}", store.layout().runs().display()));
+        let made = store.create().map_err(unmade)?;
+        let id = plan.id.unwrap_or(made);
+        if id != made {
+            // A directory in which there is a run is not replaced by another one.
+            let renamed = std::fs::rename(store.layout().run(&made), store.layout().run(&id));
+            renamed.inspect_err(|_| drop(std::fs::remove_dir(store.layout().run(&made)))).map_err(unmade)?;
+        }
+        Self::begun_as(id, settings, store, plan, subject, header)
+    }
+
+    fn begun_as(
+        id: RunId,
         settings: &Settings,
         store: RunStore,
         plan: &KeepPlan,
@@ -298,7 +370,6 @@ impl RunKeeper {
         mut header: RunHeader,
     ) -> Result<RunRecord, KeepError> {
         let unmade = |error| KeepError::Unkept(format!("{}: {error}", store.layout().runs().display()));
-        let id = store.create().map_err(unmade)?;
         header.run = id.to_string();
         header.flags.durable = plan.durability == Durability::Synced;
         let identity =
@@ -328,7 +399,8 @@ impl RunKeeper {
         keeper.list(RunState::Running, None, Usage::default());
         let (run, file) = (id.to_string(), keeper.store.layout().journal(&id));
         let (resumed, keeper) = (PriorSpending::default(), Some(Arc::new(keeper)));
-        Ok(RunRecord { engine: journal, resumed, run, file: Some(file), keeper, restores: false })
+        let traced = Box::new(TracedRecord::begun(&journal));
+        Ok(RunRecord { engine: journal, resumed, run, file: Some(file), keeper, restores: false, traced })
     }
 
     /// The keeper of a run whose journal is open.
@@ -359,10 +431,17 @@ impl RunKeeper {
     }
 
     fn new(store: RunStore, id: RunId, subject: RunSubject, kept: Option<KeptJournal>, notes: Notes) -> Self {
-        let (reason, has_ended) = (Arc::default(), AtomicBool::new(false));
-        let ear = Arc::new(CancelEar { store: store.clone(), id, reason: Arc::clone(&reason), turn: Mutex::default() });
+        let (reason, answered) = (Arc::default(), AtomicU64::new(0));
+        let [has_ended, is_forgotten] = [(); 2].map(|()| AtomicBool::new(false));
+        let ear = Arc::new(CancelEar {
+            is_requested: Box::new(store.cancel_request(&id)),
+            store: store.clone(),
+            id,
+            reason: Arc::clone(&reason),
+            turn: Mutex::default(),
+        });
         let (earlier, inherited) = (Vec::new(), Usage::default());
-        Self { store, id, subject, kept, earlier, inherited, reason, ear, has_ended, notes }
+        Self { store, id, subject, kept, earlier, inherited, reason, ear, has_ended, is_forgotten, answered, notes }
     }
 
     /// Of a run that goes on: it is listed as running, and what it cost on other days stays counted there.
@@ -383,15 +462,31 @@ impl RunKeeper {
         self
     }
 
+    /// Of a run over items, so many have their answer: each counts as a turn.
+    pub fn has_answered(&self, items: u64) {
+        self.answered.store(items, Ordering::SeqCst);
+    }
+
     /// A front end says why the run ends, where the error of a turn could not.
     pub fn ends_by(&self, reason: EndReason) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+
+    /// Nothing came of it, so nothing stays of it when it ends.
+    pub fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::SeqCst);
     }
 
     /// Writes down how the run ended and what it cost. Only the first time counts.
     pub async fn end(&self, runtime: &Runtime, last: Option<&RunError>) {
         if self.has_ended.swap(true, Ordering::SeqCst) {
             return;
+        }
+        if self.is_forgotten.load(Ordering::SeqCst) && last.is_none() && self.store().is_some() {
+            // If it cannot be removed, it is listed as what it is.
+            if self.store.remove(&self.id, Removal::Forced).is_ok() {
+                return;
+            }
         }
         let said = *self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = match last {
@@ -439,7 +534,7 @@ impl RunKeeper {
             waits: waits.map(Into::into),
             cost: usage.cost_usd,
             requests: usage.requests,
-            turns: journal.turns(),
+            turns: journal.turns() + self.answered.load(Ordering::SeqCst),
         };
         let _ = self.store.index().append(&line);
     }
@@ -491,6 +586,8 @@ impl Drop for CancelWatch {
 struct CancelEar {
     store: RunStore,
     id: RunId,
+    /// Asked before each step.
+    is_requested: Box<dyn Fn() -> bool + Send + Sync>,
     reason: Arc<Mutex<Option<EndReason>>>,
     turn: Mutex<Option<CancellationToken>>,
 }
@@ -501,7 +598,7 @@ impl CancelEar {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(turn) = turn else { return false };
         // Of steps at the same time the first one has looked for all of them.
-        if turn.is_cancelled() || !self.store.is_cancel_requested(&self.id) {
+        if turn.is_cancelled() || !(self.is_requested)() {
             return turn.is_cancelled();
         }
         let _ = self.store.clear_cancel(&self.id);
@@ -532,7 +629,12 @@ pub fn journal_settings(
         by: Some(settings.variables.user()),
         key: store.key().cloned(),
         durability,
-        blobs: Some(Blobs::at(store.layout().blobs(id))),
+        blobs: match &settings.elsewhere {
+            None => Some(Blobs::at(store.layout().blobs(id))),
+            Some(RecordsElsewhere { blobs, .. }) => blobs.as_ref().map(|place| Blobs::at(place.join(id.as_str()))),
+        },
+        replica: settings.elsewhere.as_ref().map(|elsewhere| Arc::clone(&elsewhere.replica)),
+        shares_parts: false,
         failure: match need {
             KeepNeed::Required => WriteFailure::EndsRun,
             KeepNeed::Wanted => WriteFailure::Told(Arc::new(move |reason| {

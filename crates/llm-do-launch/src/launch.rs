@@ -14,6 +14,7 @@ use llm_do::questions::{AnswerDesk, QuestionBroker, QuestionUpdates};
 use llm_do::records::{RunKind, run_id};
 use llm_do::runs::{OutsideCaller, UnknownPrices};
 use llm_do::store::desk::RunAnswers;
+use llm_do::telemetry::{RunTelemetry, TraceParent};
 use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
@@ -27,15 +28,15 @@ use std::sync::Arc;
 use crate::error::LaunchError;
 use crate::keep::{KeepPlan, RunKeeper, RunSubject};
 use crate::notify::{AnswerWording, Notifier};
-use crate::program_terms::{ProgramTerms, ruled, with_creation_defaults};
+use crate::program_terms::{ProgramTerms, ruled, with_client_terms, with_creation_defaults};
 use crate::python::PythonPlan;
-use crate::record::{RunHeader, RunRecord};
+use crate::record::{RunHeader, RunRecord, WrittenSpan};
 use crate::rehearsal::RehearsedRequest;
 use crate::session::{Session, SessionLength, SessionPace, SessionParts, SessionUpdates, TurnReport};
 use crate::settings::Settings;
 use crate::tools::ToolOffer;
 use crate::trust::{Settlement, Standing, TrustAnswers};
-use crate::{budgets, children, fencing, providers, rules, text, tools, trust, usable};
+use crate::{budgets, cached, children, fencing, logins, providers, rules, text, tools, trust, usable};
 
 /// What was decided about a run; made once.
 #[derive(Clone)]
@@ -62,6 +63,9 @@ pub struct Launch {
     pub terms: ProgramTerms,
     /// Lasting rules of the user and of the organisation; read when the project is.
     pub rules: Vec<Arc<LastingRule>>,
+    /// The span on whose behalf it runs, if whoever wants it is traced: the run stands beneath it, and one that goes on is
+    /// linked to it.
+    pub trace_parent: Option<TraceParent>,
 }
 
 /// What counts before the project's own policy.
@@ -75,6 +79,20 @@ pub struct PolicyOverrides {
     pub unknown_prices: UnknownPrices,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// What becomes of replies that are known from other runs.
+    pub cache: CacheUse,
+}
+
+/// What becomes of replies that are known from other runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheUse {
+    /// They count for agents whose files say so.
+    #[default]
+    Used,
+    /// The same; and of each that is not known it is said what has changed.
+    Explained,
+    /// Models are asked anew, and nothing is kept.
+    Unused,
 }
 
 /// The project's own policy, and nobody to ask.
@@ -87,6 +105,7 @@ impl Default for PolicyOverrides {
             limits: Limits::default(),
             unknown_prices: UnknownPrices::Refused,
             stream: true,
+            cache: CacheUse::Used,
         }
     }
 }
@@ -111,6 +130,16 @@ pub enum Record {
     File(PathBuf, RunKind, Box<RunHeader>),
     /// A run that is in a record already.
     Known(RunRecord),
+    /// Seen by an engine of the front end, which keeps what it wants of it: a case of a test.
+    Observed(Arc<dyn Journal>, ModelUse),
+}
+
+/// Whether models are asked at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelUse {
+    Asked,
+    /// The engine answers for them: no key is wanted, no connection made, and nothing costs.
+    StandIn,
 }
 
 impl Launch {
@@ -153,7 +182,7 @@ impl Launch {
             LaunchError::usage(format!("`model`: {error}"))
                 .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
         })?;
-        self.models.fallbacks.insert(0, ModelFallback { model, label: "`model`".to_owned() });
+        self.models.fallbacks.insert(0, ModelFallback { model, label: "`model`".to_owned(), others: Vec::new() });
         Ok(())
     }
 }
@@ -165,7 +194,9 @@ tools: say so where one would be needed.\n";
 /// Scripts that the user names outside the project, relative to the working directory.
 fn read_scripts(models: &mut ModelChoices, directory: &WorkingDirectory) -> Result<(), LaunchError> {
     let chosen =
-        models.required.iter().chain(&models.all).chain(models.fallbacks.iter().map(|fallback| &fallback.model));
+        models.required.iter().chain(&models.all).chain(
+            models.fallbacks.iter().flat_map(|fallback| std::iter::once(&fallback.model).chain(&fallback.others)),
+        );
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -204,6 +235,20 @@ impl SurveyedLaunch {
     /// As it is, for whoever only looks.
     pub fn into_surveyed(self) -> SurveyedProject {
         self.surveyed
+    }
+
+    /// A copy of a project of which somebody agreed to these items: it may ask for nothing else.
+    pub fn trust_as(self, agreed: &[TrustItem]) -> Result<TrustedLaunch, LaunchError> {
+        let Self { launch, settings, surveyed } = self;
+        let digests = agreed.iter().map(|item| item.digest.clone()).collect();
+        match surveyed.trusted(Agreement::Items(&digests)) {
+            Ok(trusted) => Ok(TrustedLaunch { launch, settings, trusted }),
+            Err(surveyed) => {
+                let new = items(&surveyed).into_iter().find(|item| !digests.contains(&item.digest));
+                let what = new.map(|item| format!(": {} {}", item.class.words(), item.words)).unwrap_or_default();
+                Err(LaunchError::refused(format!("the scratch project asks for more than was agreed to{what}")))
+            }
+        }
     }
 
     /// Asks for trust as far as it is not given yet. What there is to say about that is told.
@@ -275,7 +320,7 @@ impl TrustedLaunch {
     /// code to be found were reported before any code ran.
     pub async fn start_python(self) -> Result<Self, LaunchError> {
         let Self { launch, settings, mut trusted } = self;
-        if !matches!(trusted.project().code, Code::Absent) {
+        if !matches!(trusted.project().code, Code::Absent) || has_stand_ins(trusted.program()) {
             let compiled = settings.state.compiled(trusted.project())?;
             let python = launch.python.python(&trusted.project().root, compiled, &launch.fence, &launch.directory);
             trusted = trusted.start_python(&python).await.map_err(LaunchError::Project)?;
@@ -296,7 +341,9 @@ impl TrustedLaunch {
         fencing::open_declared(&self.trusted, &self.launch.fence)?;
         let linked = self.start_python().await?.link_without_python();
         let (terms, created) = (linked.launch.terms.clone(), linked.launch.created.clone());
-        let linked = linked.adapted(|program| with_creation_defaults(ruled(program, &terms.tool_rules)?, &created))?;
+        let linked = linked.adapted(|program| {
+            with_creation_defaults(ruled(with_client_terms(program, &terms), &terms.tool_rules)?, &created)
+        })?;
         if linked.program().registry.python.is_some() {
             linked.program().find_endpoints().await.map_err(LaunchError::usage)?;
         }
@@ -310,6 +357,11 @@ impl TrustedLaunch {
         let has_servers = !trusted.project().servers().is_empty();
         LinkedLaunch { launch, settings, program: trusted.into_program(), files, has_servers }
     }
+}
+
+/// Whether some agent has code in its place or beside it.
+fn has_stand_ins(program: &Program) -> bool {
+    program.agents.values().any(|agent| agent.stand_in.is_some())
 }
 
 /// A program in which no name is open.
@@ -380,7 +432,13 @@ impl LinkedLaunch {
             Purpose::Answer => None,
             Purpose::FirstRequest(rehearsed) => Some(rehearsed),
         };
-        let (program, models) = tools::cast(program, launch.tools, variables, config, directory, rehearsed)?;
+        let stands_in = matches!(record, Record::Observed(_, ModelUse::StandIn));
+        let (program, models) = if stands_in {
+            tools::unasked(program, config)?
+        } else {
+            tools::cast(program, launch.tools, variables, config, directory, rehearsed)?
+        };
+        let models = models.sharing(settings.failed.clone());
         let models = models.connected_by(providers::connector(Arc::clone(&settings), directory.clone()));
         let state_directory = state.directory().map(Path::to_owned).map(own);
         let (overrides, policy) = (&launch.policy, &program.policy);
@@ -406,19 +464,28 @@ impl LinkedLaunch {
         if has_servers {
             runtime.http = providers::http_settings(variables, &config.http)?;
             runtime.children = children::environment(variables, config);
+            runtime.mcp = logins::home(&settings);
         }
         let is_rehearsed = rehearsed.is_some();
         let subject = RunSubject::of(&program);
         let project = subject.project.display().to_string();
-        let is_replayed = matches!(&record, Record::Known(RunRecord { file: None, .. }));
+        let is_replayed = stands_in || matches!(&record, Record::Known(RunRecord { file: None, .. }));
         if !is_rehearsed && !is_replayed {
             runtime.budgets = budgets::in_force(&settings, &subject.project)?;
         }
+        if !is_rehearsed && !is_replayed && !matches!(record, Record::Observed(..)) {
+            runtime.cache = cached::replies(&settings, &program, launch.policy.cache, &subject.project, directory)?;
+        }
         let rules_digest = rules::digest(&program.rules, &launch.rules, &subject.project);
-        let ruled = |header: RunHeader| RunHeader { rules: rules_digest.clone(), ..header };
+        let is_traced = !is_rehearsed && !is_replayed;
+        let telemetry = if is_traced { settings.telemetry() } else { None };
+        let trace = launch.trace_parent.filter(|_| telemetry.is_some());
+        let ruled =
+            |header: RunHeader| RunHeader { rules: rules_digest.clone(), trace: trace.map(WrittenSpan), ..header };
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),
+            Record::Observed(engine, _) => Some(RunRecord::observed(engine)),
             Record::Keep(plan, header) => RunKeeper::begin(&settings, &plan, subject.clone(), ruled(*header))?,
             Record::File(file, kind, header) => {
                 let file = launch.directory.join(file);
@@ -430,9 +497,13 @@ impl LinkedLaunch {
             _ if is_rehearsed => None,
             Some(RunRecord { keeper: Some(keeper), .. }) => Some(Arc::clone(keeper)),
             // A replay costs nothing.
-            Some(RunRecord { file: None, .. }) => None,
+            _ if is_replayed => None,
             Some(_) | None => RunKeeper::of_costs(&settings, &run, subject).map(Arc::new),
         };
+        let telemetry = telemetry.map(|telemetry| {
+            let traced = record.as_ref().map(|record| record.traced.clone()).unwrap_or_default();
+            telemetry.run(traced.of_run(&run, launch.trace_parent, runtime.redactor.clone()))
+        });
         runtime.own_files.extend(record.as_ref().and_then(|record| record.file.clone()));
         let answers = keeper.as_ref().and_then(|keeper| keeper.answers());
         let notifier = match &answers {
@@ -442,7 +513,7 @@ impl LinkedLaunch {
         let mode = overrides.approval_mode.unwrap_or(policy.approval_mode);
         let (approvals, questions) = asked(mode, overrides.is_attended, known, answers);
         runtime.approvals = approvals.with_rules(launch.rules, rules::today());
-        Ok(ReadyRun { program, models, config: runtime, questions, record, run, keeper, notifier })
+        Ok(ReadyRun { program, models, config: runtime, questions, record, run, keeper, notifier, telemetry })
     }
 }
 
@@ -481,6 +552,7 @@ pub struct ReadyRun {
     run: String,
     keeper: Option<Arc<RunKeeper>>,
     notifier: Option<Notifier>,
+    telemetry: Option<Arc<RunTelemetry>>,
 }
 
 /// What names a run that can be resumed.
@@ -505,8 +577,17 @@ pub struct ListenPlan {
     /// What was said elsewhere, which the conversation begins with.
     pub history: Vec<Message>,
     pub length: SessionLength,
+    /// Where files are written that replies and results bring, if not beside the record of a kept run.
+    pub files: Option<PathBuf>,
     /// How a question is answered from elsewhere, in the words of the front end.
     pub answering: Option<AnswerWording>,
+}
+
+fn traced(runtime: Runtime, telemetry: Option<Arc<RunTelemetry>>) -> Runtime {
+    match telemetry {
+        Some(telemetry) => runtime.traced_by(telemetry),
+        None => runtime,
+    }
 }
 
 impl ReadyRun {
@@ -544,11 +625,21 @@ impl ReadyRun {
         runtime.explain(&agent, tool, arguments).await.map_err(|error| LaunchError::usage(error.to_string()))
     }
 
+    /// The run without a session: whoever drives it calls what it likes, and hears nothing.
+    pub(crate) fn into_runtime(self) -> (Runtime, Option<Arc<RunKeeper>>, String) {
+        let Self { program, models, config, record, run, keeper, telemetry, .. } = self;
+        let runtime = traced(Runtime::new(program, models, config), telemetry).identified(run.clone());
+        // Its own record has no steps: it is held open by whoever writes down how the run ends.
+        drop(record);
+        (runtime, keeper, run)
+    }
+
     /// Starts the session: the entry is opened with its first turn, or when it is asked to.
     pub fn start(self, listen: ListenPlan) -> (Session, SessionUpdates) {
-        let Self { program, models, config, questions, record, run, keeper, notifier } = self;
+        let Self { program, models, config, questions, record, run, keeper, notifier, telemetry } = self;
         let hearing = listen.hearing.unwrap_or(Listen::Facts);
         let (runtime, events) = Runtime::with_listener(program, models, config, hearing);
+        let runtime = traced(runtime, telemetry);
         let runtime = match listen.log {
             Some(log) => runtime.logged_by(log),
             None => runtime,
@@ -559,7 +650,8 @@ impl ReadyRun {
             Some(RunRecord { engine, resumed, .. }) => runtime.recorded_by(engine as Arc<dyn Journal>, resumed),
             None => runtime,
         };
-        let ListenPlan { report, caller, pace, answering, history, length, .. } = listen;
+        let ListenPlan { report, caller, pace, answering, history, length, files, .. } = listen;
+        let files = files.or_else(|| keeper.as_deref().and_then(RunKeeper::files));
         let notifier = notifier.map(|notifier| Arc::new(notifier.worded(answering)));
         Session::start(SessionParts {
             runtime,
@@ -573,6 +665,7 @@ impl ReadyRun {
             restores,
             history,
             length,
+            files,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use llm_do::approval::{PendingQuestion, short_id};
+use llm_do::approval::{Form, PendingQuestion, short_id};
 use llm_do::escape::visible;
 use llm_do::providers::{HttpClient, check_confidential};
 use llm_do::questions::{OpenQuestion, QuestionBroker};
@@ -73,8 +73,9 @@ const LARGEST: usize = 64 << 10;
 /// In bytes of each other text in it.
 const LARGEST_TEXT: usize = 4 << 10;
 
-/// The command that approves the question with this name, in the words of a front end.
-pub type AnswerWording = fn(&str) -> String;
+/// The command that answers a question, by the name that it has there, in the words of a front end. What a form asks for is left
+/// out of it if the form has no fields.
+pub type AnswerWording = fn(&PendingQuestion, &str) -> String;
 
 /// Tells of the questions of one run.
 pub struct Notifier {
@@ -146,6 +147,7 @@ impl Notifier {
                     edits,
                     rule,
                     foreign: None,
+                    form: request.question.form.clone(),
                 };
                 notifier.tell(&pending).await;
             }
@@ -182,7 +184,7 @@ impl Notifier {
             NotifyWay::Post { client, url, headers } => {
                 let value = |(name, value): &(String, Result<String, String>)| Ok((name.clone(), value.clone()?));
                 let headers = headers.iter().map(value).collect::<Result<Vec<_>, String>>()?;
-                match client.post_json(url, &headers, text).await? {
+                match client.post_json(url, &headers, text, 0).await?.0 {
                     200..300 => Ok(()),
                     status => Err(format!("the answer is {status}")),
                 }
@@ -194,11 +196,17 @@ impl Notifier {
     fn object(&self, question: &PendingQuestion) -> String {
         let clean = |text: &str| bounded(&self.redactor.redacted(text.to_owned()), LARGEST_TEXT);
         let name = format!("{}/{}", self.run, short_id(&question.id));
-        let answer = self.wording.map_or_else(|| name.clone(), |wording| wording(&name));
+        let answer = |question| self.wording.map_or_else(|| name.clone(), |wording| wording(question, &name));
         if !self.content {
+            let without = question.form.is_some().then(|| PendingQuestion {
+                form: Some(Form { question: String::new(), fields: Vec::new() }),
+                ..question.clone()
+            });
+            let answer = answer(without.as_ref().unwrap_or(question));
             return json!({"run": self.run, "tool": clean(&question.tool), "answer": answer}).to_string();
         }
         let path: Vec<String> = question.path.iter().take(64).map(|name| bounded(&clean(name), 128)).collect();
+        let answer = clean(&answer(question));
         let mut object = json!({
             "run": self.run, "project": clean(&self.project), "question": clean(&question.reason), "path": path,
             "tool": clean(&question.tool), "digest": question.id, "answer": answer,
@@ -255,7 +263,7 @@ mod tests {
         let (run, project) = ("06gy3k9x7wqe4t2m".to_owned(), "/p/refund".to_owned());
         let redactor = Redactor::default();
         redactor.learn("sk-0123456789abc");
-        let wording: Option<AnswerWording> = Some(|name| format!("approve {name}"));
+        let wording: Option<AnswerWording> = Some(|_, name| format!("approve {name}"));
         Arc::new(Notifier { way, content, run, project, redactor, notes, wording, told: Mutex::default() })
     }
 
@@ -271,6 +279,7 @@ mod tests {
             edits: None,
             rule: None,
             foreign: None,
+            form: None,
         }
     }
 

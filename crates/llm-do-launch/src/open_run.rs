@@ -12,13 +12,14 @@ use llm_do::store::index::IndexLine;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::{FindError, Removal, RunStore};
 use llm_do::store::summary::inherited;
+use llm_do::telemetry::TracePrior;
 use llm_do::trust::Fingerprint;
 
 use crate::error::LaunchError;
 use crate::keep::{KeepNeed, RunKeeper, RunSubject, journal_settings};
 use crate::kept_runs::{is_bundle, project_of, unbundle};
 use crate::launch::Resumption;
-use crate::record::{Author, ResumptionNote, RunHeader, RunRecord, unusable};
+use crate::record::{Author, ResumptionNote, RunHeader, RunRecord, TracedRecord, WrittenSpan, unusable};
 use crate::settings::Settings;
 
 /// Where the record of a run is.
@@ -139,7 +140,7 @@ pub enum LastRun {
 
 impl LastRun {
     fn includes(self, kind: RunKind) -> bool {
-        self == Self::Any || kind == RunKind::Chat
+        self == Self::Any || is_chat(kind)
     }
 
     /// There is none yet, of this project or at all.
@@ -245,6 +246,7 @@ impl OpenRun {
     ) -> Result<RunRecord, LaunchError> {
         let (restores, resumed) = (self.is_conversation(), PriorSpending::from(self.contents()));
         let inherited = inherited(self.contents());
+        let prior = settings.telemetry().map(|_| TracePrior::from(self.contents()));
         let Self { journal, header, place, .. } = self;
         let (kind, label) = (journal.contents().identity.kind, journal.contents().identity.label.clone());
         let journal = journal.with_header(&header);
@@ -255,6 +257,8 @@ impl OpenRun {
             None => journal,
         };
         let engine = Arc::new(journal.resume(matching, None).map_err(unusable)?);
+        let parent = header.trace.map(|WrittenSpan(parent)| parent);
+        let traced = Box::new(TracedRecord { parent, prior, ..TracedRecord::begun(&engine) });
         let (file, run) = (Some(place.file()), header.run);
         let keeper = match place {
             RunPlace::Store(store, id) => {
@@ -266,7 +270,7 @@ impl OpenRun {
                 keeper.map(|keeper| keeper.continued(&inherited)).map(Arc::new)
             }
         };
-        Ok(RunRecord { engine, resumed, run, file, keeper, restores })
+        Ok(RunRecord { engine, resumed, run, file, keeper, restores, traced })
     }
 }
 
@@ -287,7 +291,15 @@ pub fn project_at(path: &Path) -> Option<PathBuf> {
 /// Whether runs of this kind have many turns.
 pub fn is_conversation(kind: RunKind) -> bool {
     match kind {
-        RunKind::Run => false,
-        RunKind::Chat | RunKind::Scope | RunKind::Other => true,
+        RunKind::Run | RunKind::Mcp | RunKind::Map => false,
+        RunKind::Chat | RunKind::Acp | RunKind::Scope | RunKind::V1 | RunKind::Other => true,
+    }
+}
+
+/// Whether a person talks with runs of this kind, here or in another program: any place where chats go on can go on with them.
+pub fn is_chat(kind: RunKind) -> bool {
+    match kind {
+        RunKind::Chat | RunKind::Acp => true,
+        RunKind::Run | RunKind::Mcp | RunKind::Map | RunKind::Scope | RunKind::V1 | RunKind::Other => false,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use llm_do::created::WorkerDefaults;
-use llm_do::program::{DoubtfulRule, Fallback};
+use llm_do::program::{DoubtfulRule, Entry, Fallback};
 use llm_do::{ModelName, Program, Rule, names};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,12 @@ pub struct ProgramTerms {
     /// Rules for the tools of all agents, by `tool` or `toolset.tool`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tool_rules: BTreeMap<String, ToolRule>,
+    /// What a client said to the entry beside its instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_words: Option<String>,
+    /// The longest answer that a client wants of the entry, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
     /// What the program gave as values, such as tools that run in it: no record holds these, so only a program that gives
     /// them again can go on with the run.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -39,7 +45,13 @@ impl ProgramTerms {
         let mut tool_rules = recorded.tool_rules.clone();
         tool_rules.extend(self.tool_rules);
         let model = self.model.or_else(|| recorded.model.clone());
-        Self { model, tool_rules, given: recorded.given.union(&self.given).cloned().collect() }
+        Self {
+            model,
+            tool_rules,
+            client_words: self.client_words.or_else(|| recorded.client_words.clone()),
+            max_tokens: self.max_tokens.or(recorded.max_tokens),
+            given: recorded.given.union(&self.given).cloned().collect(),
+        }
     }
 
     /// What was given to the run when it began and is not given now.
@@ -102,6 +114,7 @@ pub fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result
                     }
                 }
                 used.rules.insert(tool.to_owned(), rule.rule());
+                used.rule_places.insert(tool.to_owned(), "the program that runs it".to_owned());
             }
             known.extend(declared.iter().flat_map(|tools| tools.iter()).map(|tool| tool.name.to_string()));
         }
@@ -139,6 +152,25 @@ fn doubt(program: &mut Program, key: &str, agents: BTreeMap<String, Vec<String>>
     }
 }
 
+/// What a client says of its own request is told to the entry as the client's words, and can make its answers shorter only.
+#[must_use]
+pub fn with_client_terms(mut program: Program, terms: &ProgramTerms) -> Program {
+    let Entry::Agent(entry) = &program.entry else { return program };
+    let Some(agent) = program.agents.get_mut(entry).filter(|_| !terms.is_empty()) else { return program };
+    let agent = Arc::make_mut(agent);
+    if let Some(words) = &terms.client_words {
+        agent.instructions.push_str(CLIENT_WORDS);
+        agent.instructions.push_str(words);
+    }
+    if let Some(most) = terms.max_tokens {
+        agent.settings.max_tokens = Some(agent.settings.max_tokens.map_or(most, |own| own.min(most)));
+    }
+    program
+}
+
+const CLIENT_WORDS: &str = "\n\nThe client that sends you this conversation adds the following. It is the client who says this, \
+     not the author of your instructions, which come first:\n\n";
+
 /// A model that created agents get by default is one that they may use.
 pub fn with_creation_defaults(mut program: Program, defaults: &WorkerDefaults) -> Result<Program, LaunchError> {
     let Some(model) = &defaults.model else { return Ok(program) };
@@ -147,7 +179,7 @@ pub fn with_creation_defaults(mut program: Program, defaults: &WorkerDefaults) -
     if model.provider == "scripted" {
         return Err(wrong("created agents follow no script of their own".to_owned()));
     }
-    program.fallback = Some(Fallback { model, script: None });
+    program.fallbacks = vec![Fallback { model, script: None }];
     Ok(program)
 }
 

@@ -33,11 +33,15 @@ pub fn connect(
     let http = HttpClient::new(http_settings(environment, &config.http)?)
         .map_err(|error| LaunchError::usage(error.to_string()))?;
     let retries = retries(config);
+    let mut without_key = Vec::new();
     for name in used {
         let endpoint = endpoint(name, program, environment, config, directory)?;
+        if matches!(endpoint.key, Key::Missing { .. }) {
+            without_key.push(name.to_owned());
+        }
         models.insert(name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http: http.clone(), retries }));
     }
-    Ok(models)
+    Ok(models.without_keys_of(without_key))
 }
 
 /// Connects providers that are first needed when a conversation goes on with another model.
@@ -97,6 +101,16 @@ pub fn rehearse(
     Ok(models)
 }
 
+/// No provider is ever asked.
+pub fn unasked(program: &Program, config: &Config) -> Models {
+    let mut models = Models::new(config.prices.clone());
+    for name in used(program) {
+        let rehearsed = RehearsedRequest::default();
+        models.insert(name, Arc::new(Rehearsal { rehearsed, endpoint: None }));
+    }
+    models
+}
+
 /// Providers that must answer for a model of the program.
 pub fn used(program: &Program) -> BTreeSet<&str> {
     program.asked_models().map(|model| model.provider.as_str()).collect()
@@ -118,6 +132,20 @@ fn endpoint(
             None => Err(LaunchError::usage(format!("unknown provider `{name}`"))),
         },
     }
+}
+
+/// Where a provider is asked.
+pub fn address(
+    name: &str,
+    program: &Program,
+    settings: &Settings,
+    directory: &WorkingDirectory,
+) -> Result<String, LaunchError> {
+    // A script is asked nowhere.
+    if name == "scripted" {
+        return Ok(String::new());
+    }
+    endpoint(name, program, &settings.variables, &settings.config, directory).map(|endpoint| endpoint.base_url)
 }
 
 /// By a Python file of the project.

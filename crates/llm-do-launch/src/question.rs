@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use llm_do::approval::{Memory, PendingQuestion, Question, short_id};
+use llm_do::approval::{FieldType, Form, FormField, Memory, PendingQuestion, Question, short_id};
 use llm_do::escape::{is_deceptive, visible, visible_json, visible_lines, visible_name};
 use llm_do::{ApprovalRequest, RawJson};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -56,6 +56,8 @@ pub struct AnswerOffer {
     pub lasts: bool,
     /// It is about a limit: a yes raises it, and another figure can be named.
     pub raises: bool,
+    /// It has a form: what is filled in is the answer, and no key is.
+    pub fills: bool,
 }
 
 /// The question without its keys.
@@ -70,7 +72,7 @@ pub fn edited_lines(
     question: &Question,
     QuestionNumber { number, of }: QuestionNumber,
 ) -> Vec<QuestionLine> {
-    let Question { reason, preview, shows, rule, foreign, .. } = question;
+    let Question { reason, preview, shows, rule, foreign, form, .. } = question;
     let words = QuestionWords {
         reason,
         arguments,
@@ -78,22 +80,27 @@ pub fn edited_lines(
         shows,
         rule: rule.as_deref(),
         foreign: foreign.as_deref(),
+        form: form.as_ref(),
     };
+    let what = words.what();
     let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
-    words.lines(&heading(&format!("approval {number}{of}"), &request.path, &request.tool, short_id(&request.id)))
+    words.lines(&heading(&format!("{what} {number}{of}"), &request.path, &request.tool, short_id(&request.id)))
 }
 
 /// The same of a question that another process asks, under a name by which it can be answered.
 pub fn waiting_lines(pending: &PendingQuestion, name: &str) -> Vec<QuestionLine> {
-    QuestionWords::of(pending).lines(&heading("approval", &pending.path, &pending.tool, name))
+    let words = QuestionWords::of(pending);
+    words.lines(&heading(words.what(), &pending.path, &pending.tool, name))
 }
 
 /// A question that waits to be answered elsewhere or later, in the same words.
 pub fn pending(pending: &PendingQuestion) -> String {
     let PendingQuestion { id, path, tool, .. } = pending;
     let path = visible_name(&path.join(" › ")).into_owned();
-    let heading = format!("waiting for approval ({}): {path} › {}", short_id(id), visible_name(tool));
-    let lines = QuestionWords::of(pending).lines(&heading);
+    let words = QuestionWords::of(pending);
+    let what = if words.form.is_some() { "an answer" } else { "approval" };
+    let heading = format!("waiting for {what} ({}): {path} › {}", short_id(id), visible_name(tool));
+    let lines = words.lines(&heading);
     joined(&lines)
 }
 
@@ -120,13 +127,19 @@ struct QuestionWords<'a> {
     shows: &'a [String],
     rule: Option<&'a str>,
     foreign: Option<&'a str>,
+    form: Option<&'a Form>,
 }
 
 impl<'a> QuestionWords<'a> {
     fn of(pending: &'a PendingQuestion) -> Self {
-        let PendingQuestion { arguments, reason, preview, shows, rule, foreign, .. } = pending;
+        let PendingQuestion { arguments, reason, preview, shows, rule, foreign, form, .. } = pending;
         let (preview, rule, foreign) = (preview.as_deref(), rule.as_deref(), foreign.as_deref());
-        Self { reason, arguments, preview, shows, rule, foreign }
+        Self { reason, arguments, preview, shows, rule, foreign, form: form.as_ref() }
+    }
+
+    /// What a person is asked for.
+    fn what(&self) -> &'static str {
+        if self.form.is_some() { "question" } else { "approval" }
     }
 
     /// Everything once: what the preview holds in full is not shown again as an argument.
@@ -135,6 +148,7 @@ impl<'a> QuestionWords<'a> {
         if self.rule != Some(self.reason) {
             lines.push(plain(visible_name(self.reason)));
         }
+        lines.extend(self.form.into_iter().flat_map(form_lines));
         let arguments = argument_lines(self.arguments, self.shows);
         let of_preview = |line: &str| QuestionLine { role: role_in_difference(line), text: visible(line).into_owned() };
         let preview = self.preview.into_iter().flat_map(str::lines).map(of_preview);
@@ -153,6 +167,36 @@ impl<'a> QuestionWords<'a> {
         lines.extend(self.rule.map(|rule| plain(format!("because {}", visible_name(rule)))));
         lines
     }
+}
+
+/// A form: what is asked, and what there is to fill in. All of it is words of whoever asks.
+fn form_lines(form: &Form) -> Vec<QuestionLine> {
+    let quoted =
+        |text: String| QuestionLine { role: LineRole::Quoted, text: format!("│ {text}").trim_end().to_owned() };
+    let widest = form.fields.iter().map(|field| field.name.chars().count()).max().unwrap_or_default().min(20);
+    let mut lines: Vec<String> = form.question.lines().map(|line| visible(line).into_owned()).collect();
+    lines.push(String::new());
+    for field in &form.fields {
+        let [first, rest @ ..] = &field_words(field)[..] else { continue };
+        let name = visible_name(&field.name);
+        lines.push(format!("{name:<widest$}  {first}"));
+        lines.extend(rest.iter().map(|option| format!("{:<widest$}  {option}", "")));
+    }
+    lines.into_iter().map(quoted).collect()
+}
+
+/// What a field takes. Options that would be hard to read in a row stand one below the other.
+fn field_words(field: &FormField) -> Vec<String> {
+    const ROW: usize = 56;
+    let optional = if field.required { "" } else { ", may be left out" };
+    let wanted = visible_name(&field.wanted()).into_owned();
+    let is_row = wanted.chars().count() <= ROW && !field.options.iter().any(|option| option.contains(','));
+    if field.kind != FieldType::Choice || is_row {
+        return vec![format!("{wanted}{optional}")];
+    }
+    let numbered = field.options.iter().enumerate();
+    let options = numbered.map(|(index, option)| format!("{:>2}  {}", index + 1, visible_name(option)));
+    std::iter::once(format!("one of these{optional}:")).chain(options).collect()
 }
 
 fn plain(text: impl Into<String>) -> QuestionLine {
@@ -264,6 +308,9 @@ fn bounded(text: &str) -> String {
 
 /// The keys for a question, in few words.
 pub fn keys(offer: AnswerOffer) -> Vec<AnswerKey> {
+    if offer.fills {
+        return Vec::new();
+    }
     let keys = [
         ('y', if offer.raises { "yes, raise it" } else { "yes" }, true),
         ('s', "this call", offer.memory != Memory::Nothing),

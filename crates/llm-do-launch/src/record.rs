@@ -10,20 +10,23 @@ use llm_do::records::{
     run_id,
 };
 use llm_do::remedy::Remedy;
-use llm_do::runs::UnknownPrices;
+use llm_do::runs::{Redactor, UnknownPrices};
+use llm_do::telemetry::{RunTrace, TraceParent, TracePrior};
 use llm_do::trust::Fingerprint;
 use llm_do::{
     FileJournal, Input, Journal, Limits, ModelChoices, ModelName, OnLimit, RawJson, WorkingDirectory, records,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::LaunchError;
+use crate::items::MapRecord;
 use crate::keep::RunKeeper;
-use crate::launch::{Launch, PolicyOverrides, Purpose};
+use crate::launch::{CacheUse, Launch, PolicyOverrides, Purpose};
 use crate::program_terms::ProgramTerms;
 use crate::python::PythonPlan;
 use crate::state::StateDirectory;
@@ -50,6 +53,12 @@ pub struct RunHeader {
     /// The digest of what was said and to which agent, if only one run may have its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
+    /// The span that the run stands beneath, if somebody else began the trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<WrittenSpan>,
+    /// Where the items of a run over many are, and what becomes of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<MapRecord>,
 }
 
 /// What was decided about a run, as far as one that goes on later inherits it.
@@ -74,6 +83,9 @@ pub struct LaunchRecord {
     /// Whether each step is on the disk before the next one.
     #[serde(default)]
     pub durable: bool,
+    /// Whether models were asked anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_cache: bool,
     /// Whether there was no project, and a plain assistant answers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assistant: bool,
@@ -109,12 +121,56 @@ pub struct LaunchOverrides {
     pub own_files: Vec<PathBuf>,
     pub terms: ProgramTerms,
     pub created: Option<WorkerDefaults>,
+    /// The span on whose behalf it goes on.
+    pub trace_parent: Option<TraceParent>,
+}
+
+/// A span as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenSpan(pub TraceParent);
+
+impl Serialize for WrittenSpan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenSpan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        TraceParent::parse(&text).map(Self).ok_or_else(|| D::Error::custom("it names no span"))
+    }
+}
+
+/// What is known of the spans of a run that is recorded.
+#[derive(Clone, Debug, Default)]
+pub struct TracedRecord {
+    /// Where it is noted that a collector has them.
+    pub journal: Option<Weak<FileJournal>>,
+    /// What the run stands beneath, as it was written down.
+    pub parent: Option<TraceParent>,
+    /// What earlier processes did in it.
+    pub prior: Option<TracePrior>,
+}
+
+impl TracedRecord {
+    /// Of a run that begins.
+    pub fn begun(journal: &Arc<FileJournal>) -> Self {
+        Self { journal: Some(Arc::downgrade(journal)), ..Self::default() }
+    }
+
+    /// The run as it is traced. Who wants it now is what it stands beneath, or, if it goes on, what it is linked to.
+    pub(crate) fn of_run(self, run: &str, wanted_by: Option<TraceParent>, redactor: Redactor) -> RunTrace {
+        let Self { journal, parent, prior } = self;
+        let (parent, link) = if prior.is_some() { (parent, wanted_by) } else { (wanted_by, None) };
+        RunTrace { run: run.to_owned(), parent, link, prior, journal, redactor }
+    }
 }
 
 impl LaunchRecord {
     /// What a run that goes on later inherits of a launch. `--approve-all` is no part of it.
     pub fn of(launch: &Launch) -> Self {
-        let PolicyOverrides { approval_mode, is_attended: _, max_depth, limits, unknown_prices, stream } =
+        let PolicyOverrides { approval_mode, is_attended: _, max_depth, limits, unknown_prices, stream, cache } =
             &launch.policy;
         let models = &launch.models;
         let (required, all, of_agents) = (models.required.clone(), models.all.clone(), models.overrides.clone());
@@ -130,6 +186,7 @@ impl LaunchRecord {
             max_depth: *max_depth,
             python: launch.python.named().map(Path::to_owned),
             durable: false,
+            no_cache: *cache == CacheUse::Unused,
             assistant: launch.assistant,
             max_tool_calls: limits.max_tool_calls,
             max_input_tokens: limits.max_input_tokens,
@@ -148,7 +205,7 @@ impl LaunchRecord {
         directory: WorkingDirectory,
         overrides: LaunchOverrides,
     ) -> Result<Launch, LaunchError> {
-        let LaunchOverrides { models, python, policy, fence, own_files, terms, created } = overrides;
+        let LaunchOverrides { models, python, policy, fence, own_files, terms, created, trace_parent } = overrides;
         let policy = self.policy(&policy);
         if !is_amount(policy.limits.max_cost_usd) {
             return Err(LaunchError::usage("the limit of the run's cost is not an amount"));
@@ -174,6 +231,7 @@ impl LaunchRecord {
             purpose: Purpose::Answer,
             terms: terms.or(&self.terms),
             rules: Vec::new(),
+            trace_parent,
         })
     }
 
@@ -195,6 +253,7 @@ impl LaunchRecord {
             limits: anew.limits.or(&recorded),
             unknown_prices: UnknownPrices::when(is_allowed),
             stream: anew.stream && !self.no_stream,
+            cache: if self.no_cache { CacheUse::Unused } else { anew.cache },
         }
     }
 }
@@ -287,7 +346,18 @@ impl RunHeader {
             return Err(LaunchError::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
                 .hint(Remedy::RunElsewhere));
         }
-        Ok(Self { run: run_id(), project, directory, flags, files, input, rules: None, once: None })
+        Ok(Self {
+            run: run_id(),
+            project,
+            directory,
+            flags,
+            files,
+            input,
+            rules: None,
+            once: None,
+            trace: None,
+            map: None,
+        })
     }
 
     /// A digest of what was said and to which entry: runs with one key have the same.
@@ -364,6 +434,8 @@ pub struct RunRecord {
     pub keeper: Option<Arc<RunKeeper>>,
     /// A conversation that goes on: its finished turns are taken over as they were.
     pub restores: bool,
+    /// What is known of its spans.
+    pub traced: Box<TracedRecord>,
 }
 
 impl RunRecord {
@@ -377,15 +449,23 @@ impl RunRecord {
     ) -> Result<Self, LaunchError> {
         let identity = RunIdentity { id: Some(header.run.clone()), kind, ..RunIdentity::default() };
         let settings = JournalSettings { by: Some(by), key: key.cloned(), ..JournalSettings::default() };
-        let engine = FileJournal::begin(file, NewRun::of(identity, header), settings).map_err(unusable)?;
-        let (run, resumed) = (header.run.clone(), PriorSpending::default());
-        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()), keeper: None, restores: false })
+        let engine = Arc::new(FileJournal::begin(file, NewRun::of(identity, header), settings).map_err(unusable)?);
+        let (run, resumed, traced) =
+            (header.run.clone(), PriorSpending::default(), Box::new(TracedRecord::begun(&engine)));
+        Ok(Self { engine, resumed, run, file: Some(file.to_owned()), keeper: None, restores: false, traced })
+    }
+
+    /// Of a run that is seen by an engine of the front end, and is in no file.
+    pub fn observed(engine: Arc<dyn Journal>) -> Self {
+        let (run, resumed, traced) = (run_id(), PriorSpending::default(), Box::default());
+        Self { engine, resumed, run, file: None, keeper: None, restores: false, traced }
     }
 
     /// Everything from a journal, which stays as it is.
     pub fn replay(contents: JournalContents, run: String) -> Self {
         let engine = Arc::new(FileJournal::replaying(contents));
-        Self { engine, resumed: PriorSpending::default(), run, file: None, keeper: None, restores: false }
+        let (resumed, traced) = (PriorSpending::default(), Box::default());
+        Self { engine, resumed, run, file: None, keeper: None, restores: false, traced }
     }
 }
 
@@ -448,6 +528,7 @@ mod tests {
                 Option<u64>, Option<u64>, Option<u64>, Option<u32>,
             )>(),
             (is_allowed, stream, is_attended) in any::<(bool, bool, bool)>(),
+            cache in prop::sample::select(vec![CacheUse::Used, CacheUse::Unused]),
             on_limit in proptest::option::of(prop_oneof![Just(OnLimit::Ask), Just(OnLimit::Stop), Just(OnLimit::WrapUp)]),
         ) -> PolicyOverrides {
             let max_cost_usd = cents.map(|cents| f64::from(cents) / 100.0);
@@ -466,6 +547,7 @@ mod tests {
                 },
                 unknown_prices: UnknownPrices::when(is_allowed),
                 stream,
+                cache,
             }
         }
     }
@@ -511,6 +593,7 @@ mod tests {
             purpose: Purpose::Answer,
             terms: ProgramTerms::default(),
             rules: Vec::new(),
+            trace_parent: None,
         }
     }
 
@@ -524,6 +607,7 @@ mod tests {
             own_files: Vec::new(),
             terms: ProgramTerms::default(),
             created: None,
+            trace_parent: None,
         }
     }
 
@@ -556,6 +640,7 @@ mod tests {
             prop_assert_eq!(after.max_depth, before.max_depth);
             prop_assert_eq!(after.unknown_prices, before.unknown_prices);
             prop_assert_eq!(after.stream, before.stream);
+            prop_assert_eq!(after.cache, before.cache);
             prop_assert!(!after.is_attended, "only whoever goes on with it knows");
             prop_assert_eq!(recorded(&again), recorded(&launch));
         }

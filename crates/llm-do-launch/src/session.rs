@@ -4,6 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use llm_do::events::TraceCall;
 use llm_do::messages::{Reply, ToolCall};
 use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
-use llm_do::runs::{OutsideCaller, RestoredTurns, UndoneTurn};
+use llm_do::runs::{OutsideCaller, RestoredTurns, Steering, UndoneTurn};
 use llm_do::toolsets::Ending;
 use llm_do::{Answer, EntryCall, Event, Input, Message, ModelName, Output, RunError, Runtime};
 use tokio::sync::mpsc;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::keep::RunKeeper;
 use crate::notify::Notifier;
+use crate::saved_files::{self, TurnFiles};
 
 /// The handle of a session. Dropped or closed, it takes no more turns: the call is closed when the last one has ended.
 pub struct Session {
@@ -33,6 +35,8 @@ pub struct Session {
     orders: mpsc::UnboundedSender<SessionCommand>,
     /// Whether a turn that comes to no answer stays in the conversation.
     keeps: Arc<AtomicBool>,
+    /// What is said while a turn goes on.
+    steering: Arc<Steering>,
 }
 
 /// So long the rest of a turn may take whose questions nobody answers any more.
@@ -57,6 +61,8 @@ pub enum ConversationChange {
     Undo,
     /// That another model goes on.
     Model(ModelName),
+    /// That old turns are summarised, and above all what is about this.
+    Compact(Option<String>),
 }
 
 /// What became of a change that was wanted.
@@ -68,6 +74,8 @@ pub enum ChangedConversation {
     Undone(Option<UndoneTurn>),
     /// The model that answers from now on.
     Model(ModelName),
+    /// How many tokens the next request had and has now, about; nothing if there was nothing to leave out.
+    Compacted(Option<(u64, u64)>),
 }
 
 /// What a session is made of.
@@ -89,6 +97,8 @@ pub struct SessionParts {
     /// What was said elsewhere, which the conversation begins with.
     pub history: Vec<Message>,
     pub length: SessionLength,
+    /// Where files are written that replies and results bring; nowhere without one.
+    pub files: Option<PathBuf>,
 }
 
 /// How many turns a session may have, which decides what becomes of one that comes to no answer.
@@ -120,8 +130,9 @@ impl Session {
     /// Starts the task that owns the call.
     pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
         let SessionParts { runtime, events, questions, caller, report, pace, keeper, notifier, .. } = parts;
-        let SessionParts { restores, history, length, .. } = parts;
+        let SessionParts { restores, history, length, files, .. } = parts;
         let keeps = Arc::new(AtomicBool::new(length == SessionLength::Conversation));
+        let steering = Arc::new(Steering::default());
         let (questions, question_updates) = questions;
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
@@ -136,11 +147,13 @@ impl Session {
             restores,
             history,
             keeps: Arc::clone(&keeps),
+            steering: Arc::clone(&steering),
+            files,
         };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let task = tokio::spawn(paced(pace, worker.live(received)));
         let notifier = notifier.map(|notifier| (notifier, questions.clone()));
-        let session = Self { runtime, questions, keeper, orders, keeps };
+        let session = Self { runtime, questions, keeper, orders, keeps, steering };
         let updates = SessionUpdates {
             notifier,
             events,
@@ -165,6 +178,21 @@ impl Session {
         let cancelled = CancellationToken::new();
         self.order(SessionCommand::Turn { input: Some(input.into()), cancelled: cancelled.clone() });
         cancelled
+    }
+
+    /// Says something to the turn that goes on: a message before its next model request, which events tell of when it is heard.
+    pub fn say(&self, text: impl Into<String>) {
+        self.steering.say(text);
+    }
+
+    /// What was said and came too late for the turn that has just ended. Whoever does not ask leaves it to the next turn.
+    pub fn take_unheard(&self) -> Vec<String> {
+        self.steering.take_unheard()
+    }
+
+    /// Where that is said, for whoever tells how turns end.
+    pub fn steering(&self) -> Arc<Steering> {
+        Arc::clone(&self.steering)
     }
 
     /// Goes on with the turn that an earlier process did not finish, as [`Update::Opened`] said. It ends like any other.
@@ -250,6 +278,8 @@ pub struct TurnResult {
     pub is_cancelled: bool,
     /// What stays of a turn that came to no answer; nothing if it was taken back.
     pub kept: Option<KeptTurn>,
+    /// Files that replies and results brought, and where they were written.
+    pub files: TurnFiles,
 }
 
 /// What stays in a conversation of a turn that came to no answer.
@@ -280,7 +310,8 @@ impl KeptTurn {
 impl TurnResult {
     /// Of a turn that came to nothing.
     fn failed(error: RunError) -> Self {
-        Self { answer: Err(error), messages: Vec::new(), calls: Vec::new(), is_cancelled: false, kept: None }
+        let (messages, calls, files) = (Vec::new(), Vec::new(), TurnFiles::default());
+        Self { answer: Err(error), messages, calls, is_cancelled: false, kept: None, files }
     }
 }
 
@@ -384,6 +415,8 @@ struct Worker {
     restores: bool,
     history: Vec<Message>,
     keeps: Arc<AtomicBool>,
+    steering: Arc<Steering>,
+    files: Option<PathBuf>,
 }
 
 impl Worker {
@@ -430,6 +463,10 @@ impl Worker {
             None => Vec::new(),
         };
         self.runtime.close().await;
+        // While its journal is open, which notes what was delivered.
+        if let Some(telemetry) = self.runtime.telemetry() {
+            telemetry.flush().await;
+        }
         if let Some(keeper) = &self.keeper {
             keeper.end(&self.runtime, last.as_ref().err()).await;
         }
@@ -451,6 +488,7 @@ impl Worker {
         }
         let mut opened = self.runtime.open_entry_for(self.caller.as_ref()).await?;
         opened.keep_turns_while(Arc::clone(&self.keeps));
+        opened.hear_from(Arc::clone(&self.steering));
         let restored = if self.restores { opened.restore()? } else { RestoredTurns::default() };
         if !self.history.is_empty() {
             opened.begin_with(self.history.clone()).await?;
@@ -467,6 +505,7 @@ impl Worker {
         match wanted {
             ConversationChange::Look => Ok(ChangedConversation::Seen(call.history().to_vec(), call.model().cloned())),
             ConversationChange::Undo => Ok(ChangedConversation::Undone(call.undo().await?)),
+            ConversationChange::Compact(focus) => Ok(ChangedConversation::Compacted(call.compact(focus).await?)),
             ConversationChange::Model(model) => {
                 call.change_model(model.clone()).await?;
                 Ok(ChangedConversation::Model(model))
@@ -509,7 +548,8 @@ impl Worker {
             TurnReport::Answer => (Vec::new(), Vec::new()),
             TurnReport::Whole => (call.last_turn().to_vec(), call.new_calls()),
         };
-        TurnResult { answer, messages, calls, is_cancelled, kept }
+        let files = self.files.as_deref().map(|directory| saved_files::save(call.last_turn(), directory));
+        TurnResult { answer, messages, calls, is_cancelled, kept, files: files.unwrap_or_default() }
     }
 }
 

@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use llm_do::providers::FailedModels;
+use llm_do::records::Replica;
 use llm_do::runs::Redactor;
 use llm_do::store::budget::BudgetBook;
+use llm_do::telemetry::{Telemetry, TraceParent};
 
 use crate::config::Config;
 use crate::error::LaunchError;
 use crate::rules;
 use crate::state::StateDirectory;
+use crate::telemetry;
 
 /// Where remarks go that belong to no result.
 pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
@@ -23,9 +27,21 @@ pub struct Settings {
     pub state: StateDirectory,
     pub notes: Notes,
     /// Made when the first run needs it; its runs share what they hold of it.
-    pub(crate) budgets: OnceLock<BudgetBook>,
+    pub(crate) budgets: OnceLock<Arc<BudgetBook>>,
+    /// Models whose providers had trouble: all runs of the process know of them.
+    pub(crate) failed: FailedModels,
     /// Where the organisation's rules are, if it has any: only root may write there.
     pub organisation_rules: PathBuf,
+    /// Where the records of runs are kept besides the state directory; `None` on one machine.
+    pub elsewhere: Option<RecordsElsewhere>,
+}
+
+/// What outlives this machine of a run.
+#[derive(Clone, Debug)]
+pub struct RecordsElsewhere {
+    pub replica: Arc<dyn Replica>,
+    /// Values that are too large for a line, if many machines share a place for them.
+    pub blobs: Option<PathBuf>,
 }
 
 impl Settings {
@@ -34,7 +50,39 @@ impl Settings {
         let config = Config::load(variables.config_file().as_deref())?;
         let state = StateDirectory::of(&variables, &config, Arc::clone(&notes))?;
         let organisation_rules = PathBuf::from(rules::ORGANISATION);
-        Ok(Self { variables, config, state, notes, organisation_rules, budgets: OnceLock::new() })
+        Ok(Self {
+            variables,
+            config,
+            state,
+            notes,
+            organisation_rules,
+            budgets: OnceLock::new(),
+            failed: FailedModels::default(),
+            elsewhere: None,
+        })
+    }
+
+    /// The same user's, with another state: that of a run whose record is kept elsewhere, or of what an engine keeps. What the
+    /// process knows of providers that have trouble is shared.
+    #[must_use]
+    pub fn with_state(&self, state: StateDirectory, elsewhere: Option<RecordsElsewhere>) -> Self {
+        let Self { variables, config, notes, failed, organisation_rules, .. } = self;
+        let budgets = self.budgets.get().cloned().map_or_else(OnceLock::new, OnceLock::from);
+        Self {
+            variables: variables.clone(),
+            config: config.clone(),
+            state,
+            notes: Arc::clone(notes),
+            budgets,
+            failed: failed.clone(),
+            organisation_rules: organisation_rules.clone(),
+            elsewhere,
+        }
+    }
+
+    /// Who makes spans and metrics of the runs of the process, if the variables want that.
+    pub(crate) fn telemetry(&self) -> Option<&Arc<Telemetry>> {
+        self.variables.telemetry.get_or_init(|| telemetry::started(self)).as_ref()
     }
 }
 
@@ -45,16 +93,23 @@ pub struct Variables {
     all: Arc<BTreeMap<String, String>>,
     /// The keys that are known so far; the code that gets one teaches it.
     pub redactor: Redactor,
+    /// Started when the first run needs it: all runs of the process share it.
+    telemetry: Arc<OnceLock<Option<Arc<Telemetry>>>>,
 }
 
 impl Variables {
     pub fn new(all: BTreeMap<String, String>) -> Self {
-        Self { all: Arc::new(all), redactor: Redactor::default() }
+        Self { all: Arc::new(all), redactor: Redactor::default(), telemetry: Arc::default() }
     }
 
     /// An empty variable counts as unset.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+    }
+
+    /// The span that the process was started beneath, if there is one.
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        self.get(telemetry::TRACE_PARENT).and_then(TraceParent::parse)
     }
 
     /// Every variable but these.

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use llm_do::created::CreatedStore;
 use llm_do::python::CompiledStore;
 use llm_do::records::StateKey;
+use llm_do::store::cache::ReplyStore;
 use llm_do::store::layout::StoreLayout;
 use llm_do::store::run::RunStore;
 use llm_do::{Project, files};
@@ -15,6 +16,8 @@ use crate::config::Config;
 use crate::error::LaunchError;
 use crate::settings::{Notes, Variables};
 
+/// Who has its value may start runs of an engine and answer their questions; no child has.
+pub const ENGINE_KEY_VARIABLE: &str = "LLM_DO_ENGINE_KEY";
 /// Machines that share its value sign for each other.
 pub const KEY_VARIABLE: &str = "LLM_DO_STATE_KEY";
 
@@ -56,6 +59,12 @@ impl StateDirectory {
             key: OnceLock::new(),
             notes,
         })
+    }
+
+    /// One at this place, whose runs are signed with this key. What may be lost is kept where it was before.
+    pub fn at(directory: PathBuf, key: StateKey, environment: &Variables, notes: Notes) -> Self {
+        let (cache, source) = (environment.cache_directory(), StateKeySource::Given(key));
+        Self { directory: Some(directory), cache, source, key: OnceLock::new(), notes }
     }
 
     pub fn directory(&self) -> Option<&Path> {
@@ -106,6 +115,16 @@ impl StateDirectory {
     pub fn runs_so_far(&self) -> Result<Option<RunStore>, LaunchError> {
         let is_there = self.directory().is_some_and(|directory| StoreLayout::new(directory).runs().is_dir());
         if is_there { Ok(self.runs()?.ok()) } else { Ok(None) }
+    }
+
+    /// Where replies are kept that count again. Without a key or a place none are, and models are asked as usual.
+    pub fn replies(&self, most: u64) -> Result<Option<ReplyStore>, LaunchError> {
+        let key = match self.key.get() {
+            Some(known) => known.clone(),
+            None => self.found()?.ok(),
+        };
+        let kept = |cache: &PathBuf, key| ReplyStore { directory: cache.join("replies"), key, most };
+        Ok(self.cache.as_ref().zip(key).map(|(cache, key)| kept(cache, key)))
     }
 
     /// Where compiled code is kept, for a project that needs any. Without a key or a place none is: that costs time and nothing else,

@@ -44,11 +44,27 @@ pub fn cast(
     }
 }
 
+/// Nobody is asked: whoever sees the run answers for all models.
+pub fn unasked(program: TrustedProgram, config: &Config) -> Result<(TrustedProgram, Models), LaunchError> {
+    let program = program.adapted(|program| Ok::<_, LaunchError>(with_open_fallback(without_scripts(program))))?;
+    let models = providers::unasked(&program, config);
+    Ok((program, models))
+}
+
+/// Agents that are created have an open model, as those of files that name none.
+fn with_open_fallback(mut program: Program) -> Program {
+    program.leave_model_open();
+    program
+}
+
 /// A script would answer by itself: in a rehearsal its agents have a stand-in too, and so have those that are created
 /// later.
 fn without_scripts(mut program: Program) -> Program {
-    program.fallback = program.fallback.map(|fallback| Fallback { script: None, ..fallback });
-    every_agent(program, |agent| AgentSpec { script: None, ..agent })
+    let unscripted = |fallbacks: Vec<Fallback>| {
+        fallbacks.into_iter().map(|fallback| Fallback { script: None, ..fallback }).collect()
+    };
+    program.fallbacks = unscripted(program.fallbacks);
+    every_agent(program, |agent| AgentSpec { script: None, fallbacks: unscripted(agent.fallbacks.clone()), ..agent })
 }
 
 /// `--no-tools`: agents that can only talk.

@@ -154,10 +154,35 @@ pub async fn settle(
     }
 }
 
-/// Trusts a project for the user who has just written all of it; an answer is why that cannot be kept.
-pub fn keep_written(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<Option<String>, LaunchError> {
+/// What was there before a command wrote into a project for its user.
+#[derive(Clone, Debug)]
+pub enum WrittenOver {
+    /// Nothing: all of it was just written.
+    Nothing,
+    /// A project, and how it stood with it.
+    Project(Standing),
+}
+
+impl WrittenOver {
+    /// What is there now. Only what is kept counts: what was agreed to for one process says nothing of what is written.
+    pub fn project(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<Self, LaunchError> {
+        standing(surveyed, &TrustAnswers::default(), state).map(Self::Project)
+    }
+}
+
+/// Trusts what a command has just written for its user, and nothing else: if what was there before was not trusted, it still is
+/// not. An answer is why that cannot be kept.
+pub fn keep_written(
+    over: &WrittenOver,
+    surveyed: &SurveyedProject,
+    state: &StateDirectory,
+) -> Result<Option<String>, LaunchError> {
     let asked = items(surveyed);
-    if asked.is_empty() {
+    let is_ours = match over {
+        WrittenOver::Nothing => true,
+        WrittenOver::Project(before) => before.is_given,
+    };
+    if asked.is_empty() || !is_ours {
         return Ok(None);
     }
     let (store, root) = (Store::of(state), &surveyed.project().root);

@@ -127,7 +127,8 @@ pub fn check_keys(
         return Ok(());
     }
     let line = |(agent, unset): &(&AgentSpec, Vec<String>)| {
-        format!("{} uses {}, {} is not set", agent.name, agent.model, unset.join(" or "))
+        let models: Vec<String> = agent.models().chain(&agent.summariser).map(ToString::to_string).collect();
+        format!("{} uses {}, {} is not set", agent.name, models.join(", "), unset.join(" or "))
     };
     let mut lines: Vec<String> = keyless.iter().take(NAMED_AGENTS).map(line).collect();
     if keyless.len() > NAMED_AGENTS {
@@ -141,12 +142,23 @@ pub fn check_keys(
     Err(LaunchError::provider(lines.join("; ")).hint(Remedy::ReplaceModels { project, model, has_key }))
 }
 
-/// The variables of which one would have to be set for the model of an agent; none if it can be asked as it is.
+/// The variables of which one would have to be set for one of the models of an agent; none if one can be asked as it is.
 fn missing(agent: &AgentSpec, variables: &Variables, config: &Config) -> Vec<String> {
-    if agent.script.is_some() {
-        return Vec::new();
+    let others = agent.fallbacks.iter().map(|other| (&other.model, other.script.is_some()));
+    let models = std::iter::once((&agent.model, agent.script.is_some())).chain(others);
+    let mut unset: Vec<String> = Vec::new();
+    for (model, is_scripted) in models {
+        let of_model = if is_scripted { Vec::new() } else { unset_variables(model, variables, config) };
+        if of_model.is_empty() {
+            return agent.summariser.iter().flat_map(|model| unset_variables(model, variables, config)).collect();
+        }
+        unset.extend(of_model.into_iter().filter(|name| !unset.contains(name)).collect::<Vec<_>>());
     }
-    match (provider(&agent.model.provider), config.providers.get(&agent.model.provider)) {
+    unset
+}
+
+fn unset_variables(model: &ModelName, variables: &Variables, config: &Config) -> Vec<String> {
+    match (provider(&model.provider), config.providers.get(&model.provider)) {
         (Some(row), _) if row.needs_key() && set_variable(row, variables).is_none() => {
             row.key_variables.iter().map(|&name| name.to_owned()).collect()
         }

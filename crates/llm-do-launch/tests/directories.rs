@@ -68,6 +68,7 @@ fn launch(directory: &Path, model: &str, settings: &Settings) -> Launch {
         purpose: Purpose::Answer,
         terms: ProgramTerms::default(),
         rules: Vec::new(),
+        trace_parent: None,
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use beside::Beside;
 #[cfg(feature = "front-end")]
 pub use beside::check_path;
 pub(crate) use beside::replace;
-pub use beside::{FileAccess, replace_path};
+pub use beside::{FileAccess, create_path, replace_path};
 pub(crate) use place::{FileKind, Identity, Place, resolve};
 
 /// Why a file was not opened.

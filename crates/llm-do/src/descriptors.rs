@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::system;
+
 /// The limit as the process was started with it, if it was raised since.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
@@ -23,29 +25,27 @@ pub fn raise() {
     }
 }
 
-/// How many files could be open before the limit was raised, if it was. Only on Linux can the limit be given back to
-/// a program that was started, so elsewhere this is `None`.
+/// How many files could be open before the limit was raised, if it was.
 pub(crate) fn before() -> Option<u64> {
-    BEFORE.get().filter(|_| cfg!(target_os = "linux"))?.current
+    BEFORE.get()?.current
 }
 
 /// Gives a program that was just started the limit that we were started with: some use as many as there are, and older
 /// ones know no more than 1024.
 pub fn give_back(started: Option<Pid>) {
-    #[cfg(target_os = "linux")]
     if let (Some(before), Some(started)) = (BEFORE.get(), started) {
-        // A program that has ended already needs no limit, so the error is ignored.
-        let _ = rustix::process::prlimit(Some(started), Resource::Nofile, *before);
+        // A program that has ended already needs no limit, and not every system can do this: the error is ignored.
+        let _ = system::set_limit(Some(started), Resource::Nofile, *before);
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = started;
 }
 
 /// Whether some files can still be opened. It is asked before code that cannot report a lack of them itself.
 #[cfg(feature = "front-end")]
 pub fn room() -> std::io::Result<()> {
     const SOME: usize = 12;
-    let open = |_| rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    // The root is there even where there is no `/dev`.
+    let flags = system::SEARCH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let open = |_| rustix::fs::open("/", flags, rustix::fs::Mode::empty());
     (0..SOME).map(open).collect::<rustix::io::Result<Vec<_>>>().map(drop).map_err(Into::into)
 }
 
@@ -59,8 +59,7 @@ pub fn has_room_to_spare() -> bool {
     if limit >= HIGH {
         return true;
     }
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |open| open.count() as u64);
-    open + SOME + most_connections() as u64 <= limit
+    system::open_files() + SOME + most_connections() as u64 <= limit
 }
 
 /// Permission to open a connection, held as long as the connection is used: a caller that finds none left waits until

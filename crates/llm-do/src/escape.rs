@@ -6,12 +6,12 @@ use std::borrow::Cow;
 pub fn visible(text: &str) -> Cow<'_, str> {
     // Nearly all texts are plain; only others are looked at character by character.
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if is_plain || !text.chars().any(is_deceptive) {
+    if is_plain || !text.chars().any(deceives) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_deceptive(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if deceives(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     Cow::Owned(shown)
 }
@@ -132,7 +132,7 @@ impl Alphabet {
 /// `\uXXXX`. Characters below a space stand only between its tokens.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     // Nearly all texts are plain; only others are looked at character by character.
-    let needs_escape = |c: char| c > '~' && is_deceptive(c);
+    let needs_escape = |c: char| c > '~' && deceives(c);
     if json.bytes().all(|byte| byte <= b'~') || !json.chars().any(needs_escape) {
         return Cow::Borrowed(json);
     }
@@ -149,7 +149,13 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
 
 /// Whether a character changes what a terminal shows without being seen itself: controls, those that Unicode calls
 /// ignorable by default, the ends of lines and annotations, and the braille pattern that has no dot.
+#[cfg(feature = "front-end")]
 pub fn is_deceptive(c: char) -> bool {
+    deceives(c)
+}
+
+/// The same, for every door of the library.
+pub(crate) fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -264,7 +270,7 @@ mod tests {
         for c in (0..=0x0010_ffff).filter_map(char::from_u32) {
             let json = serde_json::to_string(&c).unwrap();
             let shown = visible_json(&json);
-            assert!(!shown.chars().any(is_deceptive), "{shown}");
+            assert!(!shown.chars().any(deceives), "{shown}");
             assert_eq!(serde_json::from_str::<char>(&shown).unwrap(), c);
         }
     }

@@ -3,6 +3,7 @@
 
 mod capture;
 mod kinds;
+mod silence;
 mod told;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ pub use capture::{EventLog, Renaming, StepOrigin};
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
+#[cfg(feature = "front-end")]
+pub use silence::ProviderSilence;
+pub(crate) use silence::SilenceClock;
 pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, WholeKind, brief};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
@@ -89,6 +93,8 @@ pub enum ApprovalResult {
     CallForSession,
     ToolForSession,
     Edited,
+    /// With values for the fields of a form.
+    Values,
     Refused,
     /// Nobody was asked: a lasting rule of the user allows it.
     Rule,
@@ -126,6 +132,9 @@ pub struct UsageReport {
     pub total: Usage,
     /// By `provider:model`.
     pub by_model: BTreeMap<String, Usage>,
+    /// What was not asked again, since the reply was known; it is in none of the others.
+    #[serde(skip_serializing_if = "Usage::is_nothing")]
+    pub saved: Usage,
 }
 
 /// What one agent used of one model, as a fold over events.
@@ -216,11 +225,13 @@ impl EventKind {
             | Self::ServerToolUsed { .. }
             | Self::RequestStarted { .. }
             | Self::RequestFinished { .. }
+            | Self::CacheHit { .. }
             | Self::ToolsetStarted { .. }
             | Self::ToolsetReady { .. } => true,
             Self::RequestFailed { .. }
             | Self::ToolRefused { .. }
             | Self::RetryScheduled { .. }
+            | Self::ModelSwitched { .. }
             | Self::LimitApproached { .. }
             | Self::LimitReached { .. }
             | Self::ToolsetFailed { .. }
@@ -245,14 +256,31 @@ pub enum Listen {
 
 /// Folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
-    /// Takes one fact, in the order in which facts happen. It is called while the run waits, so it must be quick.
-    fn record(&self, event: Event);
+    /// Takes one fact, in the order in which facts happen. It is called while the run waits, so it must be quick. `step` is the
+    /// key of the step whose record tells of it, if the run is recorded, there is one, and somebody wants to know.
+    fn record(&self, event: Event, step: Option<&str>);
 }
+
+/// What is said of a run that waits for an approval: who hears that a call ended so knows that it goes on later.
+pub const APPROVAL_NEEDED: &str = "approval is needed for ";
+/// The same of one that waits for an answer.
+pub const ANSWER_NEEDED: &str = "an answer is needed for ";
 
 /// Keeps every message of every call, in the order in which they were said.
 pub trait MessageLog: Send + Sync {
     /// Keeps one message. It is called while the run waits, so it must be quick.
     fn log(&self, message: &LoggedMessage<'_>);
+}
+
+/// Both keep each message.
+struct TwoLogs(Arc<dyn MessageLog>, Arc<dyn MessageLog>);
+
+impl MessageLog for TwoLogs {
+    fn log(&self, message: &LoggedMessage<'_>) {
+        let Self(first, second) = self;
+        first.log(message);
+        second.log(message);
+    }
 }
 
 /// A message, and whose conversation it belongs to. As JSON one flat object.
@@ -282,6 +310,8 @@ pub struct Events {
     /// Who keeps what is told during a step.
     ear: Option<Arc<EventCapture>>,
     redactor: Redactor,
+    /// Whether the recorder wants to know which steps tell.
+    tells_steps: bool,
     /// How many calls the run has had.
     calls: Arc<AtomicU64>,
     agent: Arc<str>,
@@ -290,6 +320,7 @@ pub struct Events {
     /// How many ranks the run has given.
     ranks: Arc<AtomicU64>,
     rank: u64,
+    silence: SilenceClock,
 }
 
 impl Events {
@@ -308,12 +339,14 @@ impl Events {
             hearing: Listen::Facts,
             ear: None,
             redactor: Redactor::default(),
+            tells_steps: false,
             calls: Arc::default(),
             agent: Arc::from(""),
             depth: 0,
             call: 0,
             ranks: Arc::default(),
             rank: 0,
+            silence: SilenceClock::default(),
         }
     }
 
@@ -334,10 +367,19 @@ impl Events {
         Self { recorder: Some(recorder), ..self }
     }
 
-    /// The same handle, whose messages this log keeps.
+    /// The same handle, whose recorder hears which steps tell.
     #[must_use]
-    #[cfg(feature = "front-end")]
-    pub(crate) fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+    pub(crate) fn telling_steps(self) -> Self {
+        Self { tells_steps: true, ..self }
+    }
+
+    /// The same handle, whose messages this log keeps too.
+    #[must_use]
+    pub(crate) fn logged_by(mut self, log: Arc<dyn MessageLog>) -> Self {
+        let log = match self.log.take() {
+            None => log,
+            Some(first) => Arc::new(TwoLogs(first, log)),
+        };
         Self { log: Some(log), ..self }
     }
 
@@ -397,7 +439,7 @@ impl Events {
 
     /// What was kept since [`Events::overheard`], whole.
     pub(crate) fn heard(&self) -> EventLog {
-        EventLog { call: self.call, events: self.ear.as_ref().map(|ear| ear.events()).unwrap_or_default() }
+        EventLog::of(self.call, self.ear.as_ref().map(|ear| ear.events()).unwrap_or_default())
     }
 
     /// Tells all listeners what was told in another process: this call stands for the one that told it, and the calls
@@ -406,11 +448,25 @@ impl Events {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
         let recorded_rank = told.events.iter().find(|event| event.call == told.call).map(|event| event.rank);
         let told = told.renamed(Some(self.rank), |id| *ids.entry(id).or_insert_with(|| self.new_call()));
-        for event in told.events {
-            self.tell(event, None);
+        let EventLog { events, steps, .. } = told;
+        let mut steps = steps.into_iter();
+        for event in events {
+            let step = steps.next();
+            self.tell(event, None, step.as_deref());
         }
         let ids = ids.into_iter().filter(|(there, here)| there != here).collect();
         Renaming { ids, rank: Some(self.rank).filter(|rank| recorded_rank.is_none_or(|recorded| recorded != *rank)) }
+    }
+
+    /// How long nothing has come of the answers of the run.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn silence(&self) -> &SilenceClock {
+        &self.silence
+    }
+
+    /// The same for who reads answers, if somebody watches them.
+    pub(crate) fn watched_silence(&self) -> Option<&SilenceClock> {
+        Some(&self.silence).filter(|_| self.hearing != Listen::Exceptions && self.is_heard())
     }
 
     /// How deep the call is whose events these are.
@@ -438,7 +494,7 @@ impl Events {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
             let mut kind = kind();
             self.take_keys_out(&mut kind);
-            self.tell(self.event(kind), None);
+            self.tell(self.event(kind), None, None);
         }
     }
 
@@ -453,7 +509,16 @@ impl Events {
         let Some(origin) = origin.filter(|_| self.ear.is_some()) else { return self.send(kind) };
         let mut kind = kind();
         let derived = (!self.take_keys_out(&mut kind)).then(|| (Arc::clone(origin), derivation()));
-        self.tell(self.event(kind), derived);
+        self.tell(self.event(kind), derived, Some(origin.key()));
+    }
+
+    /// Tells a fact that is told of a step, though nothing of it follows from the record of that.
+    pub(crate) fn send_at(&self, step: Option<&Arc<StepOrigin>>, kind: impl FnOnce() -> EventKind) {
+        if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
+            let mut kind = kind();
+            self.take_keys_out(&mut kind);
+            self.tell(self.event(kind), None, step.map(|step| step.key()));
+        }
     }
 
     /// What we or code of others say, and what is given to tools. What a model or a person said is told as they said it:
@@ -484,7 +549,8 @@ impl Events {
             | EventKind::ToolsetCloseFailed { error, .. }
             | EventKind::RunFailed { error }
             | EventKind::RequestFailed { error, .. }
-            | EventKind::RetryScheduled { reason: error, .. } => self.clean(error),
+            | EventKind::RetryScheduled { reason: error, .. }
+            | EventKind::ModelSwitched { reason: error, .. } => self.clean(error),
             EventKind::CallFinished { ended: CallEnd::Output(_), .. }
             | EventKind::ToolReturned { returned: ToolReturn::Result(_), .. }
             | EventKind::UserMessage { .. }
@@ -494,6 +560,7 @@ impl Events {
             | EventKind::ServerToolUsed { .. }
             | EventKind::RequestStarted { .. }
             | EventKind::RequestFinished { .. }
+            | EventKind::CacheHit { .. }
             | EventKind::LimitApproached { .. }
             | EventKind::LimitReached { .. }
             | EventKind::ToolsetStarted { .. }
@@ -519,21 +586,23 @@ impl Events {
         has_key
     }
 
-    fn tell(&self, event: Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
+    /// `step` is what it is told of, if that is not the step around it.
+    fn tell(&self, event: Event, derived: Option<(Arc<StepOrigin>, Derivation)>, step: Option<&str>) {
         let listener = self.listener(&event.kind);
-        if let Some(ear) = &self.ear {
-            if self.recorder.is_none() && listener.is_none() {
-                return ear.hear(event, derived);
-            }
-            ear.hear(event.clone(), derived);
+        let around = || self.ear.as_ref().map(|ear| ear.origin().key());
+        let step = if self.tells_steps { step.or_else(around) } else { None };
+        match (&self.recorder, listener, &self.ear) {
+            (Some(recorder), None, None) => return recorder.record(event, step),
+            (Some(recorder), _, _) => recorder.record(event.clone(), step),
+            (None, _, _) => {}
         }
-        match (&self.recorder, listener) {
-            (Some(recorder), None) => recorder.record(event),
-            (Some(recorder), Some(sender)) => {
-                recorder.record(event.clone());
+        match (listener, &self.ear) {
+            (Some(sender), None) => drop(sender.send(event)),
+            (Some(sender), Some(ear)) => {
+                ear.hear(event.clone(), derived);
                 let _ = sender.send(event);
             }
-            (None, Some(sender)) => drop(sender.send(event)),
+            (None, Some(ear)) => ear.hear(event, derived),
             (None, None) => {}
         }
     }
@@ -581,7 +650,7 @@ mod tests {
     struct Kept(std::sync::Mutex<Vec<EventKind>>);
 
     impl Recorder for Kept {
-        fn record(&self, event: Event) {
+        fn record(&self, event: Event, _: Option<&str>) {
             self.0.lock().unwrap().push(event.kind);
         }
     }

@@ -14,6 +14,29 @@ pub(crate) struct Glob {
     letters: Letters,
 }
 
+/// A pattern of paths as a person types it: only `**` crosses directories.
+#[cfg(feature = "front-end")]
+#[derive(Clone, Debug)]
+pub struct PathPattern(Glob);
+
+#[cfg(feature = "front-end")]
+impl PathPattern {
+    /// Reads one; an error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Glob::parse(text, Slash::Separates, Letters::Exact).map(Self).map_err(|mistake| mistake.to_string())
+    }
+
+    /// Whether a path is meant, whose parts are parted by `/`.
+    pub fn matches(&self, path: &str) -> bool {
+        self.0.matches(path)
+    }
+
+    /// How many directories and names a path has at most that it can mean; `None` if there is no bound.
+    pub fn depth(&self) -> Option<usize> {
+        self.0.depth()
+    }
+}
+
 /// What a `/` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slash {

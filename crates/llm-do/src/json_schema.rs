@@ -182,6 +182,14 @@ pub(crate) async fn violation(schema: &Value, value: &Value) -> Option<String> {
     judged.await.unwrap_or_else(|unjudged| Some(format!("it cannot be judged: {unjudged}")))
 }
 
+/// Whether a text has a part that a pattern describes. An error says why the pattern cannot be used.
+#[cfg(feature = "front-end")]
+pub(crate) fn finds(pattern: &str, text: &str) -> Result<bool, SchemaError> {
+    let schema = serde_json::json!({ "pattern": pattern });
+    parts::count(&schema)?;
+    Ok(validator(&schema)?.is_valid(&Value::from(text)))
+}
+
 /// Parts of the schema times bytes of the value: some milliseconds' worth.
 const SMALL_WORK: u64 = 16 * 1024 * 1024;
 const TOO_MUCH: &str = "its parts would have to be held against the schema too often";

@@ -41,6 +41,7 @@
 //! - `front-end`: what the hall is built on. Not stable for others; `llm-do-launch` switches it on. It adds `store` (runs that
 //!   are kept), `reach` (what agents can do), `python`, `rpc`, `schema`, `names`, `files` and `process`, and further items of
 //!   the modules above. A program that wants these starts from `llm-do-launch`.
+//! - `engine`: what an engine of one's own is made with. It adds `conformance`, the tests that every [`Journal`] passes.
 //! - `internals`: opens all modules to the tests, fuzz targets and benchmarks of this repository. Nothing that it opens is
 //!   stable, and no other program should use it.
 
@@ -54,9 +55,16 @@ pub(crate) mod glob;
 pub(crate) mod judgement;
 pub mod questions;
 pub mod remedy;
+pub(crate) mod replies;
 pub(crate) mod spending;
 #[cfg(feature = "front-end")]
 pub mod store;
+mod system;
+#[cfg(feature = "front-end")]
+pub mod telemetry;
+#[cfg(not(feature = "front-end"))]
+#[allow(dead_code, unused_imports, reason = "only front ends make one")]
+mod telemetry;
 mod underway;
 
 // The rooms. What other programs use of them stands below. With the feature `internals` the tests, fuzz targets and
@@ -87,6 +95,8 @@ mod runtime;
 mod stack;
 #[cfg(not(feature = "internals"))]
 mod syntax;
+#[cfg(all(feature = "front-end", not(feature = "internals")))]
+mod testing;
 #[cfg(not(feature = "internals"))]
 mod tools;
 
@@ -117,6 +127,8 @@ pub mod stack;
 #[cfg(feature = "internals")]
 pub mod syntax;
 #[cfg(feature = "internals")]
+pub mod testing;
+#[cfg(feature = "internals")]
 pub mod tools;
 
 pub use event::{Event, EventKind, Listen};
@@ -139,14 +151,21 @@ pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 /// Questions and answers, beside [`Approvals`].
 pub mod approval {
     pub use crate::tools::approval::{
-        ApprovalMode, CallSubject, Coverage, KnownAnswers, Memory, PendingQuestion, Question, SessionCoverage, short_id,
+        ApprovalMode, CallSubject, Coverage, FieldType, Form, FormField, KnownAnswers, Memory, PendingQuestion,
+        Question, SessionCoverage, short_id,
     };
 
     #[cfg(feature = "front-end")]
     pub use crate::tools::approval::{
         AskedQuestion, CommandVerdict, DecidedBy, DeclaredVerdict, JudgementRecord, RAISE_LIMIT, SHORT_ID,
-        SessionGrant, Trials, UnshownCall, VerdictKind, answer_by_values, canonical, check_edited_raise, key_of_call,
+        SessionGrant, Trials, VerdictKind, canonical, check_edited_raise, key_of_call,
     };
+}
+
+/// What every [`Journal`] is held against: `docs/engines.md`.
+#[cfg(feature = "engine")]
+pub mod conformance {
+    pub use crate::journal::conformance::{Desk, Nonconformity, check};
 }
 
 /// Agents that are made while a program runs.
@@ -171,7 +190,7 @@ pub mod events {
     };
 
     #[cfg(feature = "front-end")]
-    pub use crate::event::{LoggedMessage, MessageLog};
+    pub use crate::event::{LoggedMessage, MessageLog, ProviderSilence};
 }
 
 /// What the kernel keeps around commands and other programs.
@@ -190,7 +209,14 @@ pub mod fence {
 /// Files at paths where others may have put anything.
 #[cfg(feature = "front-end")]
 pub mod files {
-    pub use crate::beneath::{FileAccess, check_path, read_regular, replace_path};
+    pub use crate::beneath::{FileAccess, check_path, create_path, read_regular, replace_path};
+    pub use crate::glob::PathPattern;
+}
+
+/// What MCP says on the wire, for whoever serves it.
+#[cfg(feature = "front-end")]
+pub mod mcp {
+    pub use crate::tools::mcp::wire;
 }
 
 /// Parts of a conversation, beside the [`Message`] itself.
@@ -227,6 +253,7 @@ pub mod prices {
 pub mod process {
     pub use crate::descriptors::{give_back, has_room_to_spare, raise, room};
     pub use crate::stack::with_room;
+    pub use crate::system::{conceal, own_program, terminal};
 }
 
 /// What a linked program consists of.
@@ -238,6 +265,8 @@ pub mod program {
         AgentSpec, Code, DoubtfulRule, Entry, EntryFunction, Fallback, PythonType, ToolsetUse, Typing, link::Survey,
         load::MANIFEST_NAME, worker::PythonModule,
     };
+    #[cfg(feature = "front-end")]
+    pub use crate::tools::python::stand_in::{AnswerMode, StandIn};
 }
 
 /// Providers of models: the table of those that are known, and how one is connected.
@@ -255,6 +284,7 @@ pub mod providers {
     #[cfg(feature = "front-end")]
     pub use crate::{
         http::check_confidential,
+        model::fallback::FailedModels,
         model::protocol::{Encoder, KeyForm},
         model::provider::VERTEX,
     };
@@ -283,6 +313,9 @@ pub mod records {
     pub use crate::journal::{Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
     pub use crate::runtime::record::{PriorSpending, outcome};
 
+    #[cfg(feature = "engine")]
+    pub use crate::journal::replica::Replica;
+
     #[cfg(feature = "front-end")]
     pub use crate::{
         journal::digest::digest,
@@ -292,6 +325,7 @@ pub mod records {
         journal::record::{ForkOrigin, StepProgress, shown_time},
         journal::requests::{RecordedRequest, requests},
         journal::run_id::{is_run_id, run_id},
+        runtime::answered::{AnsweredCall, answered_calls},
         runtime::call_tree::{CallAnswer, CallState, RecordedCall, calls, calls_of},
         runtime::judgements::{CallFate, JudgedCall, judged_calls},
         runtime::record::{conversation, input_text, turn_output},
@@ -309,13 +343,16 @@ pub mod rpc {
 pub mod runs {
     pub use crate::redact::Redactor;
     pub use crate::runtime::input::InputError;
-    pub use crate::runtime::{RestoredExchange, RestoredTurns, UnknownPrices};
+    pub use crate::runtime::mcp::McpHome;
+    pub use crate::runtime::{RestoredTurns, UnknownPrices};
     pub use crate::spending::BudgetsInForce;
     pub use crate::tools::rpc::child::ChildEnvironment;
 
     #[cfg(feature = "front-end")]
     pub use crate::{
-        runtime::{OutsideCaller, UndoneTurn, check_history, finish_of},
+        replies::ReplyCaching,
+        runtime::map::ItemRecord,
+        runtime::{OutsideCaller, Steering, UndoneTurn, check_history, finish_of},
         tools::working_directory::is_too_wide,
     };
 }
@@ -324,9 +361,19 @@ pub mod runs {
 #[cfg(feature = "front-end")]
 pub mod schema {
     pub use crate::json_schema::{Direction, sized};
-    pub use crate::project::schema::{of_project, of_settings, of_worker};
+    pub use crate::project::schema::{of_project, of_settings, of_tests, of_worker};
     pub use crate::project::settings::settings_mistakes;
     pub use crate::syntax::tree::json_of_yaml;
+}
+
+/// Cases that agents are tested with, their records, and what they are judged by.
+#[cfg(feature = "front-end")]
+pub mod tests {
+    pub use crate::project::cases::records_of;
+    pub use crate::testing::{
+        Answering, ApprovedTools, CallMade, CaseOutcome, Expectation, Fixture, Miss, PassRate, ProjectListing,
+        ReplayPlan, ScratchError, ScratchProject, StaleStep, TestCase, TestFile, TestJournal, ToolAnswers,
+    };
 }
 
 /// Toolsets and their tools, beside [`Toolset`] and [`Tool`].
@@ -337,13 +384,15 @@ pub mod toolsets {
 
     #[cfg(feature = "front-end")]
     pub use crate::{
+        runtime::mcp::login::{LoginFailure, OpenLogin, open_login},
         runtime::mcp::offer::{McpOffer, ask},
         tools::DeclaredTool,
         tools::function::fits,
+        tools::mcp::oauth::{KeptLogin, forget_login, kept_logins},
         tools::plane::InDoubt,
         tools::source::{
-            Access, Base, Enclosure, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, ShellConfig,
-            ShellRule, ToolsetSource,
+            Access, AuthGrant, Base, Enclosure, FileRoot, FilesystemConfig, Grammar, McpAuth, McpConfig, McpServer,
+            Roots, ShellConfig, ShellRule, ToolsetSource,
         },
     };
 }

@@ -4,6 +4,7 @@
 //! `private` as the bytes that came, and goes back unmodified to the same provider and to no other.
 
 mod identity;
+mod quoted;
 mod repeated_key;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use serde_json::value::RawValue;
 use crate::escape::whole_characters;
 
 pub(crate) use identity::write_identity;
+pub(crate) use quoted::quoted;
 pub(crate) use repeated_key::repeated_key;
 
 /// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.
@@ -64,6 +66,7 @@ pub enum Content {
     /// Words.
     Text {
         /// The words.
+        #[serde(serialize_with = "quoted")]
         text: String,
     },
     /// What is not text, such as a number or a list: code gets it as it is, a model reads its JSON.
@@ -251,6 +254,7 @@ pub enum ReplyPart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextPart {
     /// The words.
+    #[serde(serialize_with = "quoted")]
     pub text: String,
     /// What goes back to the same provider, unmodified.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
@@ -456,6 +460,11 @@ pub struct Usage {
 const PICODOLLARS: f64 = 1e12;
 
 impl Usage {
+    /// Whether it is that of no request at all.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.requests == 0
+    }
+
     /// Both together. A sum with an unknown cost has an unknown cost; a sum of nothing has none yet. Costs are added up to the
     /// picodollar, so that ten times ten cents are a dollar.
     #[must_use]
@@ -472,6 +481,26 @@ impl Usage {
             unanswered: self.unanswered + more.unanswered,
             estimated: self.estimated + more.estimated,
             cost_usd: if is_first { more.cost_usd } else { self.cost_usd.zip(more.cost_usd).map(add) },
+        }
+    }
+
+    /// What is left of it without a part of it.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn minus(&self, part: &Self) -> Self {
+        if part.requests == 0 {
+            return *self;
+        }
+        let less = |(one, other): (f64, f64)| ((one - other) * PICODOLLARS).round().max(0.0) / PICODOLLARS;
+        Self {
+            requests: self.requests.saturating_sub(part.requests),
+            input_tokens: self.input_tokens.saturating_sub(part.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(part.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_sub(part.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(part.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(part.reasoning_tokens),
+            unanswered: self.unanswered.saturating_sub(part.unanswered),
+            estimated: self.estimated.saturating_sub(part.estimated),
+            cost_usd: self.cost_usd.zip(part.cost_usd).map(less),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::BoxFuture;
-use crate::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
+use crate::tools::approval::{Answer, ApprovalRequest, Approver, Memory, check_kind};
 
 /// The whole digest of a question.
 pub type QuestionId = String;
@@ -81,6 +81,9 @@ pub enum AnswerError {
     /// The question offers no such answer.
     #[error("this question cannot be answered for the session")]
     NotOffered,
+    /// It takes values and got none, or other ones.
+    #[error("{0}")]
+    Unfit(String),
 }
 
 /// By which a question is answered that the run itself took back: its call was given up, or another answer covers it.
@@ -141,9 +144,8 @@ impl QuestionBroker {
     pub fn answer(&self, id: &str, answer: Answer, by: &str) -> Result<(), AnswerError> {
         // Held while the desk keeps the answer: whoever is second in this process must not come between.
         let mut questions = self.questions();
-        let is_offered = |asked: &AskedNow| is_offered(&answer, asked.question.request.memory);
-        if questions.open.iter().any(|asked| asked.question.id() == id && !is_offered(asked)) {
-            return Err(AnswerError::NotOffered);
+        if let Some(asked) = questions.open.iter().find(|asked| asked.question.id() == id) {
+            check_offered(&answer, &asked.question.request)?;
         }
         let Some(asked) = questions.take(id) else {
             let by = questions.answered.get(id).cloned();
@@ -259,7 +261,7 @@ fn answer_settles(answer: &Answer, answered: &AskedNow, other: &AskedNow) -> boo
             two.memory == Memory::CallOrTool && one.coverage.tool.is_some() && one.coverage.tool == two.coverage.tool
         }
         Answer::EndRun => true,
-        Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::Later => false,
+        Answer::Once | Answer::Edited(_) | Answer::Values(_) | Answer::Refuse { .. } | Answer::Later => false,
     }
 }
 
@@ -268,8 +270,19 @@ fn is_offered(answer: &Answer, memory: Memory) -> bool {
     match answer {
         Answer::CallForSession => memory != Memory::Nothing,
         Answer::ToolForSession => memory == Memory::CallOrTool,
-        Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::EndRun | Answer::Later => true,
+        Answer::Once
+        | Answer::Edited(_)
+        | Answer::Values(_)
+        | Answer::Refuse { .. }
+        | Answer::EndRun
+        | Answer::Later => true,
     }
+}
+
+/// Whether the question takes such an answer.
+fn check_offered(answer: &Answer, request: &ApprovalRequest) -> Result<(), AnswerError> {
+    check_kind(answer, request.question.form.as_ref()).map_err(AnswerError::Unfit)?;
+    if is_offered(answer, request.memory) { Ok(()) } else { Err(AnswerError::NotOffered) }
 }
 
 impl Approver for QuestionBroker {

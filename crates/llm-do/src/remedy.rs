@@ -65,6 +65,13 @@ pub enum Remedy {
     SetConnections,
     /// Allow a request more time, for all requests or in the settings of the agent's model.
     AllowTime,
+    /// Log in to a server, and go on with the run.
+    LogIn {
+        /// The name of its toolset.
+        server: String,
+        /// The directory of the project.
+        project: PathBuf,
+    },
     /// Answer questions before they are asked, or have a person or a program answer them.
     AnswerQuestions,
     /// Allow the whole run more.
@@ -166,6 +173,7 @@ impl fmt::Display for Remedy {
             Self::SetAddress { variables } => {
                 return write!(f, "provide the address, usually `{}`", variables.join("` or `"));
             }
+            Self::LogIn { server, .. } => return write!(f, "log in to `{server}`, and go on with the run"),
             Self::SetConnections => "set the certificates or the proxy of the connection",
             Self::AllowTime => "allow the connection or `timeout_seconds` more time",
             Self::AnswerQuestions => "give approvals that answer, or an approver who can be asked",

@@ -30,6 +30,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("llm-do-launch/src/settings.rs", "LLM_DO_HOME", "a variable that is looked up among the given ones"),
     ("llm-do-launch/src/settings.rs", "config.toml", "the name of a file that is read"),
     ("llm-do-launch/src/state.rs", "LLM_DO_STATE_KEY", "a variable that is looked up among the given ones"),
+    ("llm-do-launch/src/state.rs", "LLM_DO_ENGINE_KEY", "likewise"),
     ("llm-do-launch/src/fencing.rs", "LLM_DO_FENCE", "a variable that is looked up, and where a wrong value stands"),
     ("llm-do-launch/src/config.rs", "in config.toml", "where a wrong value stands"),
     ("llm-do-launch/src/providers.rs", "in config.toml", "where a wrong value stands"),

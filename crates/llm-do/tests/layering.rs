@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 /// Each module of the crate and those that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("beneath", &[]),
-    ("descriptors", &[]),
+    ("system", &[]),
+    ("beneath", &["system"]),
+    ("descriptors", &["system"]),
     ("dormant", &[]),
     ("escape", &[]),
     ("glob", &[]),
@@ -23,8 +24,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("json_schema", &["escape", "judgement", "message"]),
     ("syntax", &["escape", "message", "remedy"]),
     ("event", &["escape", "message", "redact"]),
-    ("journal", &["beneath", "escape", "message", "event"]),
+    ("journal", &["beneath", "escape", "message", "event", "system"]),
     ("http", &["descriptors", "escape", "message", "event", "journal"]),
+    ("telemetry", &["escape", "message", "redact", "event", "journal", "http"]),
     ("model", &["escape", "glob", "message", "json_schema", "syntax", "event", "journal", "http"]),
     (
         "tools",
@@ -41,14 +43,21 @@ const LAYERS: &[(&str, &[&str])] = &[
             "message",
             "json_schema",
             "syntax",
+            "telemetry",
             "event",
             "journal",
             "http",
+            "system",
         ],
+    ),
+    (
+        "testing",
+        &["beneath", "escape", "glob", "message", "json_schema", "syntax", "event", "journal", "tools", "system"],
     ),
     (
         "project",
         &[
+            "testing",
             "beneath",
             "escape",
             "remedy",
@@ -64,10 +73,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("questions", &["message", "tools"]),
     ("spending", &["message", "model", "project"]),
+    ("replies", &["message", "journal"]),
     (
         "store",
         // Not `runtime`, and `runtime` not this: the hall puts the two together.
-        &["beneath", "escape", "message", "syntax", "event", "journal", "model", "tools", "questions", "spending"],
+        &[
+            "beneath",
+            "escape",
+            "message",
+            "syntax",
+            "event",
+            "journal",
+            "model",
+            "tools",
+            "questions",
+            "spending",
+            "replies",
+        ],
     ),
     (
         "runtime",
@@ -82,6 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "message",
             "json_schema",
             "syntax",
+            "telemetry",
             "event",
             "journal",
             "http",
@@ -89,6 +112,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tools",
             "project",
             "spending",
+            "replies",
         ],
     ),
 ];
@@ -275,11 +299,35 @@ const CRATES: &[(&str, &[&str])] = &[
     ("embedding", &[]),
     ("fake-llm", &[]),
     ("llm-do", &[]),
-    ("llm-do-cli", &["llm-do", "llm-do-launch"]),
+    ("llm-do-cli", &["llm-do", "llm-do-launch", "llm-do-restate", "llm-do-web"]),
     ("llm-do-launch", &["llm-do"]),
+    ("llm-do-restate", &["llm-do", "llm-do-launch"]),
+    ("llm-do-web", &["llm-do", "llm-do-launch"]),
     ("parts", &[]),
     ("price-table", &["llm-do"]),
 ];
+
+/// What one front end uses of another crate of a front end: the guard that every server stands behind.
+const SHARED_WITH_WEB: (&str, &str) = ("serve", "llm_do_web::guard");
+
+#[test]
+fn of_the_page_the_protocols_use_its_guard_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm-do-cli/src");
+    let (module, shared) = SHARED_WITH_WEB;
+    let files = modules_of(&root);
+    let uses = |text: &str| text.matches("llm_do_web::").count();
+    assert!(
+        files.iter().any(|(name, text)| name == module && text.contains(shared)),
+        "nothing uses the guard any more"
+    );
+    for (name, text) in files.iter().filter(|(name, _)| FRONT_ENDS.contains(&name.as_str())) {
+        assert_eq!(
+            uses(text),
+            text.matches(&format!("{shared}::")).count(),
+            "{name} knows more of the page than its guard"
+        );
+    }
+}
 
 #[test]
 fn no_crate_is_built_from_one_above_it() {
@@ -307,7 +355,7 @@ const OF_THE_PROCESS: &str = "set_current_dir";
 
 #[test]
 fn nothing_moves_the_process_to_another_directory() {
-    for name in ["llm-do", "llm-do-launch", "llm-do-cli"] {
+    for name in ["llm-do", "llm-do-launch", "llm-do-web", "llm-do-cli"] {
         let mut files = Vec::new();
         collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"), &mut files);
         assert!(files.iter().any(|file| file.ends_with("main.rs") || file.ends_with("lib.rs")), "{files:?}");

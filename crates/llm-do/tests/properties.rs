@@ -355,20 +355,21 @@ fn worker_file() -> impl Strategy<Value = WorkerFile> {
         .prop_map(|rules| rules.into_iter().map(|(tool, rule)| (located(tool), rule)).collect::<Vec<_>>());
     let head = (name(), of(nasty()), nasty(), of(any::<bool>()), any::<bool>(), of(nasty_text()));
     let model = prop_oneof![
-        Just((None, None)),
-        nasty_text().prop_map(|model| (Some(located(model)), None)),
-        nasty_list(1).prop_map(|list| (None, Some(list.into_iter().map(located).collect::<Vec<_>>()))),
+        Just((Vec::new(), None)),
+        nasty_text().prop_map(|model| (vec![located(model)], None)),
+        nasty_list(1).prop_map(|list| (list.into_iter().map(located).collect(), None)),
+        nasty_list(1).prop_map(|list| (Vec::new(), Some(list.into_iter().map(located).collect::<Vec<_>>()))),
     ];
     let lists = (names(), names(), approval, of(names()));
     let rest = (server_side_tools(), model_settings(), limits(), attachment_policy());
     (head, model, of(schema_source()), of(schema_source()), lists, rest).prop_map(
-        |(head, (model, compatible_models), schema_in, schema_out, lists, rest)| {
+        |(head, (models, compatible_models), schema_in, schema_out, lists, rest)| {
             let (name, description, instructions, entry, locked, prompt) = head;
             let (tools, toolsets, approval, allow_workers) = lists;
             let (server_side_tools, model_settings, limits, attachment_policy) = rest;
             WorkerFile {
                 description,
-                model,
+                models,
                 compatible_models,
                 entry: entry.map(located),
                 schema_in,

@@ -43,6 +43,13 @@ async fn hold(task: Task) -> Result<usize, Failure> {
             Ok(line.exchange(Body::text(task.wire, &question(&task.mode)).lend()).await?.text.len())
         }
         Mode::History(turns) => line.hold_history(*turns, &question(&task.mode)).await,
+        Mode::Items(items) => {
+            let mut text_length = 0;
+            for _ in 0..*items {
+                text_length += line.exchange(Body::text(task.wire, &question(&task.mode)).lend()).await?.text.len();
+            }
+            Ok(text_length)
+        }
         Mode::Documents(_) => Err("the bare client reads streams".into()),
         Mode::Nested { second, third } => {
             let levels = [line.clone(), line.elsewhere(second)?, line.elsewhere(third)?];

@@ -5,7 +5,7 @@ use llm_do::diagnostics::Colour;
 use llm_do::events::Events;
 use llm_do::fence::FenceConfig;
 use llm_do::providers::HttpSettings;
-use llm_do::runs::ChildEnvironment;
+use llm_do::runs::{ChildEnvironment, McpHome};
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
 use llm_do::{EventKind, Listen, Program, Project, Report, WorkingDirectory, toolsets};
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do_launch::settings::Settings;
-use llm_do_launch::{fencing, providers};
+use llm_do_launch::{fencing, logins, providers};
 
 use crate::args::CheckArgs;
-use crate::commands::check_report::{self, ProjectCheck, ShellGround};
+use crate::commands::check_report::{self, CheckedTests, ProjectCheck, ShellGround};
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::{Failure, USAGE};
@@ -102,6 +102,7 @@ impl CheckView {
             }
             CheckFormat::Json => console::print(&check_report::json(&self.project, checked, ground().as_ref())),
             CheckFormat::Dot => console::print(&check_report::dot(program)),
+            CheckFormat::Svg => console::print(&llm_do_web::program_svg(program)),
         }
     }
 }
@@ -133,15 +134,17 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Fa
     let fence = launch.fence.clone();
     let surveyed = launch.survey(settings)?;
     let standing = surveyed.standing(&answerers.without_prompt())?;
+    let access = logins::servers(surveyed.project(), settings);
     if !standing.is_given && answerers.flag.is_none() {
         if connect {
             return Err(Failure::usage("`--connect` starts nothing of a project that is not trusted")
                 .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
         }
         let residents = check_report::residents(surveyed.project(), surveyed.program(), &fence);
-        let inspected = vec![inspect(surveyed.project(), surveyed.program(), settings, connect)];
+        let (of_tests, tests) = tests(surveyed.project(), surveyed.program());
+        let inspected = vec![inspect(surveyed.project(), surveyed.program(), settings, connect), of_tests];
         let linked = surveyed.into_surveyed().into_linked();
-        return Ok(ProjectCheck { linked, trust: standing, servers: Vec::new(), residents, inspected });
+        return Ok(ProjectCheck { linked, trust: standing, servers: Vec::new(), access, residents, inspected, tests });
     }
     let executor = executor()?;
     executor.block_on(async {
@@ -156,15 +159,24 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Fa
         let mut servers = Vec::new();
         if connect {
             let children = llm_do_launch::children::environment(&settings.variables, &settings.config);
-            servers = connected(trusted.trusted_project(), &children, &http, &fence).await;
+            let home = logins::home(settings);
+            servers = connected(trusted.trusted_project(), &children, &http, &fence, &home).await;
             let offered =
                 servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
             trusted = trusted.offering(offered.collect())?;
         }
         let inspected = vec![inspect(trusted.project(), trusted.program(), settings, connect)];
-        let inspected = inspected.into_iter().chain(syntax).collect();
-        Ok(ProjectCheck { linked: trusted.into_linked(), trust: standing, servers, residents, inspected })
+        let (of_tests, tests) = tests(trusted.project(), trusted.program());
+        let inspected = inspected.into_iter().chain(syntax).chain([of_tests]).collect();
+        let linked = trusted.into_linked();
+        Ok(ProjectCheck { linked, trust: standing, servers, access, residents, inspected, tests })
     })
+}
+
+/// What is wrong with its cases, and who has none.
+fn tests(project: &Project, program: &Program) -> (Report, CheckedTests) {
+    let (report, cases, untested) = project.inspect_tests(program);
+    (report, CheckedTests { cases, untested })
 }
 
 /// What is looked at beyond linking. Servers that were started have told more than where their programs are.
@@ -191,9 +203,10 @@ async fn connected(
     children: &ChildEnvironment,
     http: &HttpSettings,
     fence: &FenceConfig,
+    home: &McpHome,
 ) -> Vec<check_report::ConnectedServer> {
     let (events, mut listener) = Events::new(Listen::Facts);
-    let offers = toolsets::ask(trusted, children, http, fence, &events).await;
+    let offers = toolsets::ask(trusted, children, http, fence, home, &events).await;
     while let Ok(event) = listener.try_recv() {
         if let EventKind::Notice { text } = event.kind {
             console::complain(&format!("note: {text}\n"));

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use llm_do::approval::{ApprovalMode, CommandVerdict, DeclaredVerdict};
 use llm_do::escape::{visible, visible_start};
 use llm_do::fence::{Accept, Fence, FenceConfig, FenceError, FenceKind, fence_words};
-use llm_do::program::{AgentSpec, Entry, PythonModule, PythonType, Survey, Typing};
+use llm_do::program::{AgentSpec, AnswerMode, Entry, PythonModule, PythonType, StandIn, Survey, Typing};
 use llm_do::reach::{AgentNode, Graph, ReachableTool, Worst};
 use llm_do::toolsets::{
-    Access, Base, DeclaredTool, FileRoot, FilesystemConfig, Grammar, McpOffer, Roots, ShellConfig, ShellRule,
-    ToolsetSource,
+    Access, Base, DeclaredTool, FileRoot, FilesystemConfig, Grammar, McpOffer, McpServer, Roots, ShellConfig,
+    ShellRule, ToolsetSource,
 };
-use llm_do::{Program, Project, Report, Rule};
+use llm_do::{Program, Project, Report, Rule, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -24,6 +24,7 @@ use crate::terminal::style::{Style, Styles};
 use crate::terminal::trust::screen;
 use crate::{json, remedy};
 use llm_do_launch::fencing::{self, ResidentProgram, shells};
+use llm_do_launch::logins::ServerAccess;
 use llm_do_launch::trust::Standing;
 
 /// All that is shown of a project.
@@ -32,9 +33,29 @@ pub struct ProjectCheck {
     pub trust: Standing,
     /// Empty if the user did not want to know.
     pub servers: Vec<ConnectedServer>,
+    /// How one is let in to its servers.
+    pub access: Vec<ServerAccess>,
     pub residents: Vec<CheckedResident>,
     /// What was found beyond linking.
     pub inspected: Vec<Report>,
+    pub tests: CheckedTests,
+}
+
+/// What its agents are tested with.
+pub struct CheckedTests {
+    pub cases: usize,
+    /// Agents without a case.
+    pub untested: Vec<String>,
+}
+
+impl CheckedTests {
+    /// Nothing where nobody tests.
+    fn words(&self) -> Option<String> {
+        let cases = if self.cases == 1 { "1 case".to_owned() } else { format!("{} cases", self.cases) };
+        let untested = names::listed(self.untested.iter().map(String::as_str));
+        let rest = untested.map(|names| format!("; no tests: {names}")).unwrap_or_default();
+        (self.cases > 0).then(|| format!("{cases}{rest}"))
+    }
 }
 
 impl ProjectCheck {
@@ -107,7 +128,7 @@ pub struct ShellGround {
 }
 
 pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>, styles: Styles) -> String {
-    let ProjectCheck { linked: Survey { program, .. }, trust, servers, residents, .. } = checked;
+    let ProjectCheck { linked: Survey { program, .. }, trust, servers, access, residents, tests, .. } = checked;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| {
         writeln!(out, "{label:<9}{value}").expect("a text takes all");
@@ -146,9 +167,15 @@ pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>, s
         }
         line("", &format!("digest {}", trust.digest));
     }
+    if let Some(tests) = tests.words() {
+        line("tests", &visible(&tests));
+    }
     for resident in residents {
         let label = if resident.resident.server.is_some() { "server" } else { "python" };
         line(label, &visible(&resident.words()));
+    }
+    for server in access.iter().filter(|server| matches!(server.config.server, McpServer::Url { .. })) {
+        line("login", &visible(&format!("`{}` {}", server.config.name, server.words())));
     }
     if let Some(ground) = ground {
         let directory = ground.directory.display().to_string();
@@ -163,8 +190,8 @@ pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>, s
     }
     let graph = Graph::new(program);
     out.push_str("\nagents\n");
-    for (node, worst) in graph.nodes.iter().zip(graph.worst_cases()) {
-        agent_text(&mut out, node, &worst, styles);
+    for (place, worst) in graph.worst_cases().iter().enumerate() {
+        agent_text(&mut out, &graph, place, worst, styles);
     }
     out.push_str("\ncalls\n");
     call_tree(&mut out, program, &graph);
@@ -328,14 +355,34 @@ fn model_of(agent: &AgentSpec) -> Option<String> {
 }
 
 fn model_words(agent: &AgentSpec) -> String {
-    model_of(agent).unwrap_or_else(|| "no model yet".to_owned())
+    let models: Vec<String> = agent.models().map(ToString::to_string).collect();
+    model_of(agent).map_or_else(|| "no model yet".to_owned(), |_| models.join(", then "))
 }
 
-fn agent_text(out: &mut String, AgentNode { agent, tools, .. }: &AgentNode<'_>, worst: &Worst<'_>, styles: Styles) {
+/// Who answers, a prompt or code or both, and in which files they are.
+fn answer_words(agent: &AgentSpec) -> (String, String) {
     let (model, file) = (model_words(agent), agent.file.to_string_lossy());
-    line(out, &["  ", &agent.name, "  ", &visible(&model), "  (", &visible(&file), ")"]);
+    let Some(stand_in) = &agent.stand_in else { return (model, file.into_owned()) };
+    let code = format!("{}:{}", stand_in.file.display(), stand_in.function);
+    match stand_in.mode {
+        AnswerMode::Agent => (model, format!("{file}; the code rests: {code}")),
+        AnswerMode::Shadow => (format!("{model}, and code in its shadow"), format!("{file}, {code}")),
+        AnswerMode::Fallback => (format!("code, and {model} where it is not sure"), format!("{code}, {file}")),
+        AnswerMode::Code => ("code".to_owned(), format!("{code}; the prompt rests: {file}")),
+    }
+}
+
+fn agent_text(out: &mut String, graph: &Graph<'_>, place: usize, worst: &Worst<'_>, styles: Styles) {
+    let AgentNode { agent, tools, .. } = &graph.nodes[place];
+    let (answers, files) = answer_words(agent);
+    line(out, &["  ", &agent.name, "  ", &visible(&answers), "  (", &visible(&files), ")"]);
     line(out, &["    input   ", &typing_words(&agent.input, "text and attachments")]);
     line(out, &["    output  ", &typing_words(&agent.output, "text")]);
+    if agent.cached {
+        let why = graph.why_asked_anew(place, worst);
+        let words = why.map_or_else(|| "replies count again".to_owned(), |why| format!("not used: {why}"));
+        line(out, &["    cache   ", &visible(&words)]);
+    }
     tools_text(out, tools, styles);
     if shells(agent).next().is_some() {
         line(out, &["    shells"]);
@@ -381,6 +428,9 @@ fn tools_text(out: &mut String, tools: &[ReachableTool<'_>], styles: Styles) {
     for tool in tools {
         let (name, verdict) = (visible(&tool.name), verdict_text(&tool.verdict, styles));
         let from = match (tool.agent, tool.toolsets.as_slice()) {
+            (Some(agent), _) if agent != tool.name && tool.toolsets == [tool.name.as_ref()] => {
+                format!("agent {} over a list", visible(agent)).into()
+            }
             (Some(_), _) => "agent".into(),
             (None, [only]) => Cow::Borrowed(*only),
             (None, several) => several.join(" + ").into(),
@@ -692,11 +742,11 @@ fn push_prefix(out: &mut String, path: &[Branch<'_>]) {
 }
 
 pub fn json(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -> String {
-    let ProjectCheck { linked, trust, servers, residents, .. } = checked;
+    let ProjectCheck { linked, trust, servers, access, residents, tests, .. } = checked;
     let program = &linked.program;
     let graph = Graph::new(program);
     let agents: Vec<Value> =
-        graph.nodes.iter().zip(graph.worst_cases()).map(|(node, worst)| agent_json(node, &worst)).collect();
+        graph.worst_cases().iter().enumerate().map(|(place, worst)| agent_json(&graph, place, worst)).collect();
     let entry = match &program.entry {
         Entry::Agent(name) => json!({"agent": name}),
         Entry::Function(function) => json!({"function": function.to_string()}),
@@ -718,7 +768,9 @@ pub fn json(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -
         "trust": {"given": trust.is_given, "digest": trust.digest, "items": trust.items},
         "programs": residents.iter().map(CheckedResident::json).collect::<Vec<_>>(),
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
+        "logins": access.iter().map(ServerAccess::json).collect::<Vec<_>>(),
         "created": created(program),
+        "tests": {"cases": tests.cases, "untested": tests.untested},
         "notes": linked.notes.json(),
         "warnings": checked.inspected.iter().flat_map(Report::json).collect::<Vec<_>>(),
         "errors": [],
@@ -744,7 +796,9 @@ fn callees<'g>(graph: &'g Graph<'_>, caller: &'g AgentNode<'_>) -> impl Iterator
     caller.callees.iter().map(|callee| graph.nodes[*callee].agent.name.as_str())
 }
 
-fn agent_json(AgentNode { agent, tools, calls_any, .. }: &AgentNode<'_>, worst: &Worst<'_>) -> Value {
+fn agent_json(graph: &Graph<'_>, place: usize, worst: &Worst<'_>) -> Value {
+    let AgentNode { agent, tools, calls_any, .. } = &graph.nodes[place];
+    let cache = agent.cached.then(|| json!({"not_used_because": graph.why_asked_anew(place, worst)}));
     let worst: BTreeMap<String, Value> = worst
         .iter()
         .map(|(capability, way)| (serde_word(capability), json!({"path": way.words(), "asks": way.asks})))
@@ -754,6 +808,9 @@ fn agent_json(AgentNode { agent, tools, calls_any, .. }: &AgentNode<'_>, worst: 
         "file": agent.file.display().to_string(),
         "description": agent.description,
         "model": model_of(agent),
+        "answers": answer_word(agent),
+        "code": agent.stand_in.as_ref().map(code_json),
+        "fallback_models": agent.fallbacks.iter().map(|other| other.model.to_string()).collect::<Vec<_>>(),
         "input": typing_json(&agent.input),
         "output": typing_json(&agent.output),
         "tools": tools.iter().map(tool_json).collect::<Vec<_>>(),
@@ -762,7 +819,26 @@ fn agent_json(AgentNode { agent, tools, calls_any, .. }: &AgentNode<'_>, worst: 
         "files": file_roots(agent).map(root_json).collect::<Vec<_>>(),
         "calls_any_agent": calls_any,
         "limits": agent.limits,
+        "cache": cache,
         "worst_case": worst,
+    })
+}
+
+/// Whether a prompt answers, code, or both.
+fn answer_word(agent: &AgentSpec) -> &'static str {
+    match agent.stand_in.as_ref().map(|stand_in| stand_in.mode) {
+        None | Some(AnswerMode::Agent) => "prompt",
+        Some(AnswerMode::Shadow | AnswerMode::Fallback) => "both",
+        Some(AnswerMode::Code) => "code",
+    }
+}
+
+fn code_json(stand_in: &StandIn) -> Value {
+    json!({
+        "file": stand_in.file.display().to_string(),
+        "function": stand_in.function,
+        "mode": stand_in.mode,
+        "asks": stand_in.approval != Some(Rule::Allow),
     })
 }
 

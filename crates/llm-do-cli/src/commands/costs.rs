@@ -2,6 +2,7 @@
 
 mod table;
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use llm_do::store::budget::BudgetStanding;
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::terminal::style::Styles;
 
 pub fn run(args: &CostsArgs) -> Result<(), Failure> {
-    let (environment, group) = (Environment::read(), group_of(args.by));
+    let (environment, group) = (Environment::read().on(&args.engine), group_of(args.by));
     let sums = sums(&lines(args, &environment)?, group);
     let budgets = standings(&environment)?;
     if args.json {
@@ -34,6 +35,10 @@ pub fn run(args: &CostsArgs) -> Result<(), Failure> {
 
 /// How the budgets of the user stand now.
 fn standings(environment: &Environment) -> Result<Vec<BudgetStanding>, Failure> {
+    // Budgets are kept where their runs are counted.
+    if environment.engine.is_some() {
+        return Ok(Vec::new());
+    }
     let settings = environment.settings()?;
     let Some(book) = budgets::book(&settings)? else { return Ok(Vec::new()) };
     book.standings().map_err(|error| budgets::unkept(error.to_string()).into())
@@ -41,7 +46,8 @@ fn standings(environment: &Environment) -> Result<Vec<BudgetStanding>, Failure> 
 
 /// What was spent since the time that was asked for.
 fn lines(args: &CostsArgs, environment: &Environment) -> Result<Vec<CostLine>, Failure> {
-    let Some(state) = environment.state_directory() else {
+    let kept = environment.settings()?.state.directory().map(Path::to_owned);
+    let Some(state) = kept else {
         return Err(Failure::usage("there is no home directory in which costs could be kept"));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -129,7 +129,11 @@ fn keys(environment: &Environment, config: &Config) -> DoctorFinding {
 fn model(environment: &Environment, config: &Config) -> DoctorFinding {
     let choices = plan::models(&crate::args::ModelArgs::default(), environment, config);
     match choices.map(|choices| choices.fallbacks.into_iter().next()) {
-        Ok(Some(chosen)) => DoctorFinding::ok("model", format!("{} (from {})", chosen.model, chosen.label)),
+        Ok(Some(chosen)) => {
+            let models = std::iter::once(&chosen.model).chain(&chosen.others).map(ToString::to_string);
+            let models = models.collect::<Vec<_>>().join(", then ");
+            DoctorFinding::ok("model", format!("{models} (from {})", chosen.label))
+        }
         Ok(None) => {
             DoctorFinding::note("model", "none is chosen for agents that name none", "`llm-do models --use NAME`")
         }

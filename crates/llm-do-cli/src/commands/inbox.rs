@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llm_do::approval::{answer_by_values, short_id};
+use llm_do::approval::short_id;
 use llm_do::escape::{visible, visible_name};
 use llm_do::records::shown_time;
 use llm_do::store::answers::{AnswerWriteError, StoredAnswer};
@@ -25,10 +25,10 @@ use crate::terminal::arguments::{self, EditableArguments};
 use crate::terminal::editor::Editor;
 use crate::terminal::prompt::painted;
 use crate::terminal::style::{Styles, fit, width};
-use crate::{console, json};
+use crate::{console, json, remedy};
 
 pub fn run(args: InboxArgs) -> Result<(), Failure> {
-    let environment = Environment::read();
+    let environment = Environment::read().on(&args.engine);
     let (questions, decision, go) = match args.command {
         None if args.watch => return watch(&mut opened(&environment)?, args.json),
         None => return list(&mut opened(&environment)?, args.json),
@@ -128,12 +128,9 @@ fn answer(environment: &Environment, typed: &[String], decision: &Decision, go: 
         return Err(Failure::usage("`--go` goes on with one run, and these questions are of several")
             .hint("answer them without it, and `llm-do resume` each run"));
     }
+    let by_values = waiting.iter().map(|waiting| of_values(waiting, decision)).collect::<Result<Vec<_>, _>>()?;
     let styles = Styles { coloured: environment.colours_stderr() };
-    for waiting in &waiting {
-        let by_values = match decision {
-            Decision::Values(values) => Some(of_values(waiting, values)?),
-            Decision::Approve | Decision::Edit | Decision::Refuse(_) => None,
-        };
+    for (waiting, by_values) in waiting.iter().zip(by_values) {
         console::complain(&shown(waiting, styles));
         let (answer, said) = match decision {
             Decision::Approve => (Answer::Once, "approved"),
@@ -153,6 +150,10 @@ fn answer(environment: &Environment, typed: &[String], decision: &Decision, go: 
     }
     let waits = runs.into_iter().filter(|run| !inbox.is_running(run)).collect::<Vec<_>>();
     match (go, waits.as_slice()) {
+        (_, [run, ..]) if environment.engine.is_some() => {
+            console::complain(&format!("the run goes on at the engine: `llm-do runs follow {run}` tells of it\n"));
+            Ok(())
+        }
         (true, [run]) => go_on(run),
         (true, _) => {
             console::complain("note: the run goes on in the process that asked\n");
@@ -169,10 +170,23 @@ fn answer(environment: &Environment, typed: &[String], decision: &Decision, go: 
 
 const UNANSWERED: &str = "nothing was answered";
 
-/// What values mean as an answer to a question.
-fn of_values(waiting: &WaitingQuestion, values: &[(String, String)]) -> Result<Answer, Failure> {
-    answer_by_values(&waiting.question.tool, &waiting.question.arguments, values)
-        .map_err(|wrong| Failure::usage(visible(&wrong)).hint(UNANSWERED))
+/// What values mean as an answer to a question, if that is what was decided. A form takes nothing else but a refusal.
+fn of_values(waiting: &WaitingQuestion, decision: &Decision) -> Result<Option<Answer>, Failure> {
+    let question = &waiting.question;
+    match decision {
+        Decision::Values(values) => {
+            let unfit = |wrong: String| {
+                let how = question.form.as_ref().map(|_| format!("; {}", remedy::filling(question, &waiting.name())));
+                Failure::usage(visible(&wrong)).hint(format!("{UNANSWERED}{}", how.unwrap_or_default()))
+            };
+            question.answer_by_values(values).map(Some).map_err(unfit)
+        }
+        Decision::Approve | Decision::Edit if question.form.is_some() => {
+            let asks = format!("`{}` asks for values, and takes no yes", waiting.name());
+            Err(Failure::usage(asks).hint(remedy::filling(question, &waiting.name())))
+        }
+        Decision::Approve | Decision::Edit | Decision::Refuse(_) => Ok(None),
+    }
 }
 
 /// Goes on with a run in this process, as `llm-do resume ID` does.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::args::ModelsArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::terminal::style::width;
 use crate::{console, first_model, json};
 use llm_do_launch::config::{Config, ProviderConfig};
 use llm_do_launch::{providers, usable};
@@ -56,9 +57,9 @@ enum ProviderOrigin {
 /// Shows what there is, or writes down a choice.
 pub fn run(args: &ModelsArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    match &args.used {
-        Some(name) => choose(name, &environment),
-        None => show(args, &environment),
+    match args.used.as_slice() {
+        [] => show(args, &environment),
+        names => choose(names, &environment),
     }
 }
 
@@ -73,31 +74,37 @@ fn show(args: &ModelsArgs, environment: &Environment) -> Result<(), Failure> {
     console::print(&match (args.json, is_overview) {
         (true, _) => listing.json(),
         (false, true) => listing.overview(),
-        (false, false) => listing.text(),
+        (false, false) => listing.text(console::answer_width()),
     })
 }
 
-/// Writes down which model is asked where nothing else says it.
-fn choose(text: &str, environment: &Environment) -> Result<(), Failure> {
+/// Writes down which models are asked where nothing else says it.
+fn choose(names: &[String], environment: &Environment) -> Result<(), Failure> {
     let settings = environment.settings()?;
     let form = "write `provider:model`, for example `anthropic:claude-haiku-4-5`";
-    let name = ModelName::parse(text).map_err(|error| Failure::usage(format!("`--use`: {error}")).hint(form))?;
+    let parse =
+        |text: &String| ModelName::parse(text).map_err(|error| Failure::usage(format!("`--use`: {error}")).hint(form));
+    let names: Vec<ModelName> = names.iter().map(parse).collect::<Result<_, _>>()?;
     let known = PROVIDERS.iter().map(|row| row.name).chain(settings.config.providers.keys().map(String::as_str));
     let known: Vec<&str> = known.filter(|provider| *provider != "scripted").collect();
-    if !known.contains(&name.provider.as_str()) {
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.provider.as_str())) {
         let near = nearest(&name.provider, known.iter().copied());
         let near = near.map(|provider| format!("`llm-do models --use {provider}:{}`", name.model));
         let fact = format!("unknown provider `{}`", visible(&name.provider));
         return Err(Failure::usage(fact).hint(near.unwrap_or_else(|| "`llm-do models` lists providers".to_owned())));
     }
-    let said = first_model::write(&name, &settings)?;
+    let said = first_model::write(&names, &settings)?;
     console::print(&format!("{said}\n"))?;
     let keys = ListedProvider::all(environment, &settings.config);
-    match keys.into_iter().find(|provider| provider.name == name.provider).map(|provider| provider.key) {
-        Some(KeyState::Missing { variables }) => {
-            console::complain(&format!("note: its key is not set yet: {}\n", visible(&variables.join(" or "))));
+    for name in &names {
+        match keys.iter().find(|provider| provider.name == name.provider).map(|provider| &provider.key) {
+            Some(KeyState::Missing { variables }) => {
+                let (whose, variables) =
+                    (if names.len() == 1 { "its key" } else { &format!("the key of {name}") }, variables.join(" or "));
+                console::complain(&format!("note: {} is not set yet: {}\n", visible(whose), visible(&variables)));
+            }
+            Some(KeyState::Unneeded | KeyState::Present { .. } | KeyState::Command) | None => {}
         }
-        Some(KeyState::Unneeded | KeyState::Present { .. } | KeyState::Command) | None => {}
     }
     Ok(())
 }
@@ -229,7 +236,8 @@ impl<'a> ModelListing<'a> {
         self.providers.is_empty() && self.models.is_empty()
     }
 
-    pub fn text(&self) -> String {
+    /// Everything, in tables. Where a terminal is too narrow for one, its less important columns are left out, which is said.
+    pub fn text(&self, columns: Option<usize>) -> String {
         let mut providers = Vec::new();
         if !self.providers.is_empty() {
             providers.push(["provider", "protocol", "key", "address"].map(str::to_owned));
@@ -246,7 +254,18 @@ impl<'a> ModelListing<'a> {
             models.extend(tiers.map(|tier| price_cells(&format!("  above {} tokens", tier.above), &tier.rates)));
         }
         let gap = if providers.is_empty() || models.is_empty() { "" } else { "\n" };
-        format!("{}{gap}{}", aligned(&providers, &[]), aligned(&models, &[1, 2, 3, 4]))
+        let fits = |table: &str| columns.is_none_or(|columns| table.lines().all(|line| width(line) <= columns));
+        let mut places = aligned(&providers, &[]);
+        if !fits(&places) {
+            let [name, key, address] = [0, 2, 3];
+            places = aligned(&only(&providers, [name, key, address]), &[]);
+        }
+        let mut prices = aligned(&models, &[1, 2, 3, 4]);
+        if !fits(&prices) {
+            prices = aligned(&only(&models, [0, 1, 2]), &[1, 2]);
+            prices.push_str("prices of cached tokens: --json, or a wider terminal\n");
+        }
+        format!("{places}{gap}{prices}")
     }
 
     pub fn json(&self) -> String {
@@ -398,6 +417,11 @@ fn wrapped(text: &str) -> String {
     format!("{lines}{line}\n")
 }
 
+/// Only these columns.
+fn only<const N: usize, const M: usize>(rows: &[[String; N]], columns: [usize; M]) -> Vec<[String; M]> {
+    rows.iter().map(|row| columns.map(|column| row[column].clone())).collect()
+}
+
 /// Columns as wide as their widest cell; numbers stand at the right.
 fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -430,6 +454,16 @@ mod tests {
         for (address, shown) in cases {
             assert_eq!(without_secrets(address), shown);
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let (environment, config) = (Environment::default(), Config::default());
+        let listing = ModelListing::of(&environment, &config).only("haiku");
+        let [wide, narrow] = [listing.text(None), listing.text(Some(80))];
+        assert!(wide.contains("cache write") && wide.contains("openai-chat"), "{wide}");
+        assert!(narrow.lines().all(|line| width(line) <= 80), "{narrow}");
+        assert!(narrow.ends_with("\nprices of cached tokens: --json, or a wider terminal\n"), "{narrow}");
     }
 
     #[test]

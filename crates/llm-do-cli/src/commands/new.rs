@@ -14,6 +14,7 @@ use crate::plan::NewPlan;
 use crate::remedy::shell_word;
 use crate::terminal::trust;
 use llm_do_launch::state::StateDirectory;
+use llm_do_launch::trust::WrittenOver;
 
 type Files = &'static [(&'static str, &'static str)];
 
@@ -95,7 +96,7 @@ pub fn trust(plan: &NewPlan, state: &StateDirectory) -> Result<(), Failure> {
     // No item depends on the model, and without one a project cannot be linked.
     let models = ModelChoices { required: ModelName::parse("ollama:any").ok(), ..ModelChoices::default() };
     match Project::load(directory).and_then(|project| project.surveyed(&models, None)) {
-        Ok(surveyed) => trust::keep_written(&surveyed, state),
+        Ok(surveyed) => trust::keep_written(&WrittenOver::Nothing, &surveyed, state),
         // What was written is in order; what others put beside it is told when it is used.
         Err(_) => Ok(()),
     }

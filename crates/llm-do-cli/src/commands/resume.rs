@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
+use llm_do::approval::{KnownAnswers, PendingQuestion, SHORT_ID, short_id};
 use llm_do::escape::visible;
 use llm_do::questions::AnswerDesk as _;
-use llm_do::records::{Durability, JournalContents, Matching, shown_time};
+use llm_do::records::{Durability, JournalContents, Matching, RunKind, shown_time};
 use llm_do::store::desk::RunAnswers;
 use llm_do::store::index::RunState;
 use llm_do::store::summary::{JournalUse, RunSummary};
@@ -20,18 +20,20 @@ use llm_do_launch::open_run::{LastRun, MeantRun, OpenRun, RunPlace, project_at};
 use llm_do_launch::question;
 use llm_do_launch::record::{Author, LaunchOverrides, RunHeader};
 use llm_do_launch::settings::Settings;
+use llm_do_launch::stored_runs::waiting;
 
 use crate::args::{ResumeArgs, RunArgs, RunFormat};
 use crate::attend::{self, Attendance, PriorRun, PriorTalk};
+use crate::commands::{foreign, map};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::plan::{Conduct, RunPlan};
 use crate::report::{OutputPlan, RunReport, not_begun};
 use crate::terminal::chat::CutTurn;
-use crate::{commands::foreign, console, plan};
+use crate::{console, plan, remedy};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
-    let environment = Environment::read();
+    let environment = Environment::read().on(&args.engine);
     let settings = Arc::new(environment.settings_of_run(&args.conduct)?);
     if args.show {
         let named = named(args, &settings)?;
@@ -72,6 +74,8 @@ fn attended(begun: Result<ResumedRun, Failure>, format: RunFormat) -> Result<(),
 enum ResumedRun {
     Finished(Box<RunReport>, OutputPlan),
     Continues(Box<Attendance>, Arc<Decisions>),
+    /// One over items, which has said all itself.
+    Items(Result<(), Failure>),
 }
 
 impl ResumedRun {
@@ -79,6 +83,7 @@ impl ResumedRun {
     fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Finished(ended, output) => ended.report(&output),
+            Self::Items(ended) => ended,
             Self::Continues(attendance, decisions) => {
                 let ended = attendance.run();
                 console::complain(&decisions.unused());
@@ -113,6 +118,9 @@ fn begin_open(
     environment: &Environment,
     settings: &Arc<Settings>,
 ) -> Result<ResumedRun, Failure> {
+    if open.contents().identity.kind == RunKind::Map {
+        return Ok(ResumedRun::Items(map::go_on(open, args, environment, settings)));
+    }
     let is_conversation = open.is_conversation();
     if let Some(outcome) = records::outcome(open.contents()).filter(|_| !is_conversation) {
         let mut output = plan::output(&args.conduct, environment);
@@ -231,7 +239,7 @@ fn opened(
 }
 
 /// Told before anything of the project runs.
-fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
+pub fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
     if changes.is_empty() || is_forced {
         return Ok(());
     }
@@ -239,20 +247,20 @@ fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
         .hint("`--force` goes on with it as it is now"))
 }
 
-fn listed(changes: &[String]) -> String {
+pub fn listed(changes: &[String]) -> String {
     visible(&changes.join(", ")).into_owned()
 }
 
 /// What people decided on the command line, by the digests of the questions.
 #[derive(Default)]
-struct Decisions {
+pub struct Decisions {
     given: BTreeMap<String, Answer>,
     used: Mutex<BTreeSet<String>>,
 }
 
 impl Decisions {
     /// Each must be about a question that waits.
-    fn of(args: &ResumeArgs, waiting: &[PendingQuestion]) -> Result<Self, Failure> {
+    pub fn of(args: &ResumeArgs, waiting: &[PendingQuestion]) -> Result<Self, Failure> {
         if args.reason.len() > args.refuse.len() {
             return Err(Failure::usage("there are more `--reason` than `--refuse`"));
         }
@@ -261,15 +269,42 @@ impl Decisions {
         let refused = args.refuse.iter().enumerate();
         let refused = refused.map(|(index, id)| (id, Answer::Refuse { reason: args.reason.get(index).cloned() }));
         for (id, answer) in approved.chain(refused) {
-            if given.insert(whole_id(id, waiting)?.to_owned(), answer).is_some() {
+            let asked = meant(id, waiting)?;
+            if asked.check_answer(&answer).is_err() {
+                let asks = format!("`{}` asks for values, and takes no yes", visible(id));
+                return Err(Failure::usage(asks).hint(remedy::filling(asked, short_id(&asked.id))));
+            }
+            if given.insert(asked.id.clone(), answer).is_some() {
                 return Err(Failure::usage(format!("`{}` is decided twice", visible(id))));
+            }
+        }
+        for (id, values) in values_of(&args.answer)? {
+            let asked = meant(&id, waiting)?;
+            let unfit = |wrong: String| {
+                let how = asked.form.as_ref().map(|_| remedy::filling(asked, short_id(&asked.id)));
+                Failure::usage(format!("`{}`: {}", visible(&id), visible(&wrong))).hint(how.unwrap_or_default())
+            };
+            let answer = asked.answer_by_values(&values).map_err(unfit)?;
+            if given.insert(asked.id.clone(), answer).is_some() {
+                return Err(Failure::usage(format!("`{}` is decided twice", visible(&id))));
             }
         }
         Ok(Self { given, used: Mutex::default() })
     }
 
+    /// What was decided about a question, if anything was.
+    pub fn about(&self, id: &str) -> Option<&Answer> {
+        self.given.get(id)
+    }
+
+    /// Whether all of these are decided.
+    #[cfg(feature = "restate")]
+    pub fn answers(&self, waiting: &[PendingQuestion]) -> bool {
+        waiting.iter().all(|asked| self.about(&asked.id).is_some())
+    }
+
     /// What is decided here counts like an answer from anywhere: if it is the first.
-    fn keep(&self, answers: &RunAnswers, by: &str) -> Result<(), Failure> {
+    pub fn keep(&self, answers: &RunAnswers, by: &str) -> Result<(), Failure> {
         for (id, answer) in &self.given {
             let mut say = |note: String| console::complain(&format!("note: {}\n", visible(&note)));
             answers.keep(id, answer, by, &mut say).map_err(|first| {
@@ -294,6 +329,29 @@ impl Decisions {
         };
         self.given.keys().filter(|id| !used.contains(*id)).map(note).collect()
     }
+}
+
+/// Values by their names, of each question that they are for.
+type ValuesByQuestion = BTreeMap<String, Vec<(String, String)>>;
+
+/// `ID.NAME=VALUE` of each, by the ids.
+fn values_of(typed: &[String]) -> Result<ValuesByQuestion, Failure> {
+    let mut values = ValuesByQuestion::new();
+    for text in typed {
+        let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
+        let Some(((id, name), value)) = parts else {
+            return Err(Failure::usage(format!("`--answer {}` is no `ID.NAME=VALUE`", visible(text))));
+        };
+        values.entry(id.to_owned()).or_default().push((name.to_owned(), value.to_owned()));
+    }
+    Ok(values)
+}
+
+/// The one question that waits and that is meant.
+fn meant<'a>(typed: &str, waiting: &'a [PendingQuestion]) -> Result<&'a PendingQuestion, Failure> {
+    let whole = whole_id(typed, waiting)?;
+    let gone = || Failure::usage(format!("no call waits with the id `{}`", visible(typed)));
+    waiting.iter().find(|asked| asked.id == whole).ok_or_else(gone)
 }
 
 /// The digest of the one question that waits and begins with what was typed.
@@ -322,17 +380,15 @@ impl KnownAnswers for Decisions {
     fn answer_to(&self, request: &ApprovalRequest) -> Option<Answer> {
         let answer = self.given.get(&request.id)?;
         self.used().insert(request.id.clone());
-        let verb = if *answer == Answer::Once { "approved" } else { "refused" };
+        let verb = match answer {
+            Answer::Refuse { .. } => "refused",
+            Answer::Values(_) => "answered",
+            _ => "approved",
+        };
         let heading = format!("{verb} ({})", short_id(&request.id));
         console::complain(&question::call(&heading, &request.path, &request.tool, &request.arguments));
         Some(answer.clone())
     }
-}
-
-/// The questions without an answer. What is read is what has the id.
-pub fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
-    let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
-    asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What may or may not have happened, said before anything goes on.
@@ -363,7 +419,9 @@ fn show(place: &RunPlace, author: Author, settings: &Settings) -> Result<String,
     let state = match waiting.len() {
         0 if is_done => "finished".to_owned(),
         0 => "not finished".to_owned(),
+        1 if waiting[0].form.is_some() => "waits for an answer".to_owned(),
         1 => "waits for an approval".to_owned(),
+        several if waiting.iter().any(|waits| waits.form.is_some()) => format!("waits for {several} answers"),
         several => format!("waits for {several} approvals"),
     };
     text.push_str(&format!("{state}\n"));
@@ -411,14 +469,19 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
     let resume = format!("`{}", command(run));
     let hint = match &error {
         RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
+            [only] if only.form.is_some() => {
+                let (flags, id) = (remedy::decided(only), short_id(&only.id));
+                format!("{resume}{flags}` answers with these values, put in your own; `--refuse {id}` declines")
+            }
             [only] => {
                 let id = short_id(&only.id);
                 format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
             }
             several => {
-                let flags: Vec<String> =
-                    several.iter().map(|waits| format!(" --approve {}", short_id(&waits.id))).collect();
-                format!("{resume}{}` allows all and goes on; `--refuse ID` refuses one", flags.concat())
+                let flags: Vec<String> = several.iter().map(remedy::decided).collect();
+                let asks = several.iter().any(|waits| waits.form.is_some());
+                let own = if asks { ", put in your own values" } else { "" };
+                format!("{resume}{}` allows all and goes on{own}; `--refuse ID` refuses one", flags.concat())
             }
         },
         RunError::Ended(Ending::Limit { limit, .. }) => {
@@ -442,6 +505,7 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::UnboundedTool { .. }
         | RunError::RepeatedFailure { .. }
         | RunError::Output { .. }
+        | RunError::Code { .. }
         | RunError::NoAgent { .. }
         | RunError::TooDeep { .. }
         | RunError::TooManyCalls(_)
@@ -453,7 +517,9 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
         | RunError::NotStarted
         | RunError::Panicked { .. }
         | RunError::Cancelled { .. }
-        | RunError::Ended(Ending::Unauthenticated { .. } | Ending::BudgetUnkept { .. }) => {
+        | RunError::Ended(Ending::Unauthenticated { .. } | Ending::BudgetUnkept { .. } | Ending::NeedsLogin { .. }) => {
+            // What is to be changed for it is a file of the project.
+            let is_in_a_file = matches!(error, RunError::Limit { .. } | RunError::UnboundedTool { .. });
             let failure = Failure::from(error);
             // What failed would most likely fail again; the summary names the run.
             let is_named = matches!(run, Resumption::Run(_)) && !matches!(failure.code(), 4 | 5 | 124..);
@@ -462,7 +528,12 @@ pub fn failure(error: RunError, resumption: Option<&Resumption>) -> Failure {
             }
             let (_, hint) = failure.words();
             let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
-            return failure.hint(format!("{hint}{resume}` goes on where it stopped"));
+            let goes_on = if is_in_a_file {
+                format!("{resume} --force` goes on with the file as it is then")
+            } else {
+                format!("{resume}` goes on where it stopped")
+            };
+            return failure.hint(format!("{hint}{goes_on}"));
         }
     };
     Failure::from(error).hint(hint)
@@ -481,6 +552,7 @@ mod tests {
             arguments: llm_do::RawJson::of(&()),
             reason: String::new(),
             preview: None,
+            form: None,
             shows: Vec::new(),
             edits: None,
             rule: None,

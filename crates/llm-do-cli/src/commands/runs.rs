@@ -11,16 +11,14 @@ mod telling;
 mod transcript;
 mod tree;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use llm_do::RawJson;
 use llm_do::records::{JournalContents, StateKey};
-use llm_do::store::index::{IndexLine, RunState};
+use llm_do::store::index::IndexLine;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
-use llm_do_launch::kept_runs::{ForkChanges, ForkedRun, project_of};
-use llm_do_launch::open_run::RunPlace;
+use llm_do_launch::kept_runs::{ForkChanges, ForkedRun};
 use llm_do_launch::settings::Settings;
+use llm_do_launch::stored_runs::{CancelOutcome, StoredRun, StoredRunError};
 
 use crate::args::{ListRunsArgs, NamedRunArgs, RunsArgs, RunsCommand};
 use crate::console;
@@ -28,13 +26,13 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 
 pub fn run(args: RunsArgs) -> Result<(), Failure> {
-    let environment = Environment::read();
+    let environment = environment(&args)?;
     let settings = || environment.settings();
     match args.command {
         None => list::run(&args.listing, &environment, &settings()?),
         Some(RunsCommand::Show(args)) => show::run(&args, &settings()?),
         Some(RunsCommand::Follow(args)) => follow::run(&args, &settings()?),
-        Some(RunsCommand::Cancel(args)) => cancel(&args, &settings()?),
+        Some(RunsCommand::Cancel(args)) => cancel(&args, &environment, &settings()?),
         Some(RunsCommand::Fork(args)) => fork::run(*args, &environment, &settings()?),
         Some(RunsCommand::Export(args)) => export::run(&args, &settings()?),
         Some(RunsCommand::Rm(args)) => remove::run(&args, &settings()?),
@@ -57,13 +55,7 @@ pub struct NamedRun {
 impl NamedRun {
     /// What was typed means exactly one run, or nothing is done.
     pub fn find(typed: &str, settings: &Settings) -> Result<Self, Failure> {
-        let RunPlace::Store(store, id) = RunPlace::in_store(typed, settings)? else {
-            return Err(Failure::usage(format!("`{typed}` is no run of the store")));
-        };
-        let listed = store.listed(&project_of).map_err(|error| unlisted(&error))?;
-        let line = listed.line_of(&id).map(|line| store.looked_at(line, &project_of)).map(owned);
-        let missing = || Failure::usage(format!("the run `{id}` is only being made")).hint("try again in a moment");
-        let line = line.ok_or_else(missing)?;
+        let StoredRun { store, line } = StoredRun::find(typed, settings).map_err(unusable)?;
         Ok(Self { store, line })
     }
 
@@ -80,14 +72,30 @@ impl NamedRun {
     pub fn id(&self) -> &RunId {
         &self.line.id
     }
+
+    #[cfg(feature = "restate")]
+    pub fn store(&self) -> &RunStore {
+        &self.store
+    }
 }
 
-/// Independent of the text that it was read from.
-fn owned(line: IndexLine<'_>) -> IndexLine<'static> {
-    let IndexLine { id, at, kind, project, entry, label, state, waits, cost, requests, turns } = line;
-    let (project, entry) = (project.into_owned().into(), entry.into_owned().into());
-    let (label, waits) = (label.map(|it| it.into_owned().into()), waits.map(|it| it.into_owned().into()));
-    IndexLine { id, at, kind, project, entry, label, state, waits, cost, requests, turns }
+/// Why nothing can be done with a run, in words.
+pub fn unusable(error: StoredRunError) -> Failure {
+    match error {
+        StoredRunError::NotFound(error) => error.into(),
+        StoredRunError::OnlyBeingMade(id) => {
+            Failure::usage(format!("the run `{id}` is only being made")).hint("try again in a moment")
+        }
+        StoredRunError::Unlisted(error) => unlisted(&error),
+        StoredRunError::Done(id) => Failure::usage(format!("the run `{id}` is done")).hint("nothing was changed"),
+        StoredRunError::Uncancelled(id, error) => {
+            Failure::failed(format!("the run `{id}` cannot be cancelled: {error}"))
+        }
+        StoredRunError::JustResumed(id) => {
+            Failure::failed(format!("the run `{id}` was just resumed")).hint("try again")
+        }
+        StoredRunError::Damaged(id, error) => damaged(&id, &error.to_string()),
+    }
 }
 
 fn unlisted(error: &std::io::Error) -> Failure {
@@ -98,12 +106,6 @@ fn unlisted(error: &std::io::Error) -> Failure {
 fn damaged(id: &RunId, reason: &str) -> Failure {
     Failure::usage(format!("the run `{id}` cannot be read: {reason}"))
         .hint(format!("nothing was changed; `llm-do runs rm {id} --force` removes it"))
-}
-
-/// Milliseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The runs that are wanted, the newest first, each as it is now.
@@ -136,19 +138,31 @@ pub fn forked(typed: &str, changes: ForkChanges, settings: &Settings) -> Result<
     fork::forked(typed, changes, settings).map(|(_, forked)| forked)
 }
 
-/// What became of a run that was cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelOutcome {
-    /// The process that runs it was asked to end its turn.
-    Asked(RunId),
-    /// No process runs it: it is marked as stopped.
-    Marked(RunId),
-    /// It was stopped before.
-    Stopped(RunId),
+/// Whose runs are meant, and which of them.
+fn environment(args: &RunsArgs) -> Result<Environment, Failure> {
+    let environment = Environment::read().on(&args.engine);
+    match &args.command {
+        Some(RunsCommand::Fork(_)) if environment.engine.is_some() => Err(not_there("forked")),
+        Some(RunsCommand::Rm(_)) if environment.engine.is_some() => Err(not_there("removed")),
+        Some(command) => Ok(match command.named() {
+            Some(run) => environment.on_run(run),
+            None => environment,
+        }),
+        None => Ok(environment),
+    }
 }
 
-fn cancel(args: &NamedRunArgs, settings: &Settings) -> Result<(), Failure> {
+/// What an engine keeps, it keeps by itself.
+fn not_there(what: &str) -> Failure {
+    Failure::usage(format!("a run of an engine cannot be {what} from here"))
+        .hint("`llm-do runs export RUN --format bundle` brings it here; the engine forgets it by itself")
+}
+
+fn cancel(args: &NamedRunArgs, environment: &Environment, settings: &Settings) -> Result<(), Failure> {
     console::print(&match cancelled(&args.run, settings)? {
+        CancelOutcome::Asked(id) | CancelOutcome::Marked(id) if environment.engine.is_some() => {
+            format!("the engine was asked to end {id}\n")
+        }
         CancelOutcome::Asked(id) => format!("the process that runs {id} was asked to end its turn\n"),
         CancelOutcome::Marked(id) => {
             format!("no process runs {id}: it is marked as stopped, and `llm-do resume {id}` still goes on\n")
@@ -159,40 +173,5 @@ fn cancel(args: &NamedRunArgs, settings: &Settings) -> Result<(), Failure> {
 
 /// Ends a run that another process may be running.
 pub fn cancelled(typed: &str, settings: &Settings) -> Result<CancelOutcome, Failure> {
-    let named = NamedRun::find(typed, settings)?;
-    let (store, id) = (&named.store, *named.id());
-    let failed = |error: std::io::Error| Failure::failed(format!("the run `{id}` cannot be cancelled: {error}"));
-    match named.line.state {
-        RunState::Running => {
-            store.request_cancel(&id).map_err(failed)?;
-            if store.is_running(&id).map_err(failed)? {
-                return Ok(CancelOutcome::Asked(id));
-            }
-            // It ended by itself meanwhile: whoever goes on with it later must not be stopped by this.
-            store.clear_cancel(&id).map_err(failed)?;
-            let now = NamedRun::find(id.as_str(), settings)?;
-            match now.line.state {
-                RunState::Running => Err(Failure::failed(format!("the run `{id}` was just resumed")).hint("try again")),
-                RunState::Done | RunState::Stopped => ended(&now),
-                RunState::Waits | RunState::Died | RunState::Damaged => mark(&now, settings),
-            }
-        }
-        RunState::Done | RunState::Stopped => ended(&named),
-        RunState::Waits | RunState::Died | RunState::Damaged => mark(&named, settings),
-    }
-}
-
-/// There is nothing left to cancel.
-fn ended(named: &NamedRun) -> Result<CancelOutcome, Failure> {
-    match named.line.state {
-        RunState::Stopped => Ok(CancelOutcome::Stopped(*named.id())),
-        _ => Err(Failure::usage(format!("the run `{}` is done", named.id())).hint("nothing was changed")),
-    }
-}
-
-fn mark(named: &NamedRun, settings: &Settings) -> Result<CancelOutcome, Failure> {
-    let (id, by) = (named.id(), Some(settings.variables.user()));
-    let marked = named.store.mark_stopped(id, llm_do_launch::keep::EndReason::Cancelled.name(), by, &project_of);
-    marked.map_err(|error| damaged(id, &error.to_string()))?;
-    Ok(CancelOutcome::Marked(*id))
+    StoredRun::find(typed, settings).and_then(|run| run.cancel(settings)).map_err(unusable)
 }

@@ -15,6 +15,7 @@ use llm_do_launch::launch::{LinkedLaunch, Record};
 use llm_do_launch::open_run::{OpenRun, RunPlace};
 use llm_do_launch::record::{Author, RunHeader};
 use llm_do_launch::settings::Settings;
+use llm_do_launch::stored_runs::waiting;
 
 use super::protocol::{Decision, Open};
 use crate::commands::resume;
@@ -131,7 +132,7 @@ pub fn recording(
         return Ok(ScopeRecording { record: new_record(open, linked, settings)?, known: None, prior: None });
     };
     let contents = run.contents();
-    let pending = resume::waiting(contents, &run.header.run);
+    let pending = waiting(contents, &run.header.run);
     let answers = GivenAnswers::of(std::mem::take(&mut open.answers), &pending)?;
     let changed = run.header.files.changes(&linked.files);
     let is_whole = !run.is_conversation() && records::outcome(contents).is_some();
@@ -161,6 +162,7 @@ fn new_record(open: &Open, linked: &LinkedLaunch, settings: &Settings) -> Result
         durability: if open.durable { Durability::Synced } else { runs.durability() },
         need: if open.durable { KeepNeed::Required } else { KeepNeed::Wanted },
         once: None,
+        id: None,
     };
     let header = RunHeader::begin(&linked.launch, linked.files.clone(), None)?;
     Ok(Record::Keep(plan, Box::new(header)))
@@ -179,9 +181,10 @@ impl GivenAnswers {
                 Failure::usage(failure.words().0).hint("`pending` of the turn that waits names its questions")
             })?;
             let Some(asked) = waiting.iter().find(|asked| asked.id == whole) else { continue };
-            let answer = decision.answer_to(&asked.tool, &asked.arguments).map_err(|what| wrong(&what))?;
+            let answer = decision.answer_to(|values| asked.answer_by_values(values)).map_err(|what| wrong(&what))?;
+            asked.check_answer(&answer).map_err(|what| wrong(&what))?;
             match answer {
-                Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } => {}
+                Answer::Once | Answer::Edited(_) | Answer::Values(_) | Answer::Refuse { .. } => {}
                 Answer::CallForSession | Answer::ToolForSession | Answer::EndRun | Answer::Later => {
                     return Err(wrong("a question that waited is approved once, or refused"));
                 }

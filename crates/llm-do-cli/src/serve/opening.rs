@@ -15,7 +15,7 @@ use llm_do::{FunctionEntry, Limits, Listen, ModelName, Program, Project, RawJson
 use llm_do_launch::config::{Config, ProviderConfig, ProviderKind};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::fencing;
-use llm_do_launch::launch::{Launch, ListenPlan, PolicyOverrides, Resumption, SurveyedLaunch, TrustedLaunch};
+use llm_do_launch::launch::{CacheUse, Launch, ListenPlan, PolicyOverrides, Resumption, SurveyedLaunch, TrustedLaunch};
 use llm_do_launch::open_run::OpenRun;
 use llm_do_launch::program_terms::{ProgramTerms, ToolRule};
 use llm_do_launch::python::PythonPlan;
@@ -99,7 +99,7 @@ pub async fn prepare(
         hearing: Some(hearing),
         report: TurnReport::Whole,
         caller: outside,
-        answering: Some(remedy::approving),
+        answering: Some(remedy::answering),
         history: open.message_history,
         length: match &prior {
             Some(PriorScope { only_input: Some(_), .. }) => SessionLength::OneTurn,
@@ -278,6 +278,7 @@ fn overrides(
             limits: open.limits.over(&Limits::default()),
             unknown_prices: open.limits.unknown_prices(),
             stream: true,
+            cache: CacheUse::Used,
         },
         fence: fencing::config(None, variables, config, remedy::WORDING)?,
         own_files: Vec::new(),
@@ -285,8 +286,10 @@ fn overrides(
             model: model.map(|model| model.to_string()),
             tool_rules: std::mem::take(&mut open.tool_rules),
             given,
+            ..ProgramTerms::default()
         },
         created: Some(created).filter(|created| *created != WorkerDefaults::default()),
+        trace_parent: variables.trace_parent(),
     })
 }
 

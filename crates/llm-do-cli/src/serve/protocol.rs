@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llm_do::approval::{ApprovalMode, Coverage, Memory, PendingQuestion, answer_by_values};
+use llm_do::approval::{ApprovalMode, Coverage, Form, Memory, PendingQuestion};
 use llm_do::created::{WorkerDefaults, WorkerSpec};
 use llm_do::events::{Refusal, TraceCall, UsageReport};
 use llm_do::messages::Finish;
@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use llm_do_launch::program_terms::ToolRule;
+use llm_do_launch::saved_files::SavedFile;
 use llm_do_launch::trust::Consent;
 
 /// The version of the protocol. It changes when a client that knows the older one would be wrong.
@@ -450,12 +451,25 @@ pub struct ScopeTurnResult {
     pub finish: Option<Finish>,
     /// What was said in this turn.
     pub messages: Vec<Message>,
+    /// What `say` said too late for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unheard: Vec<String>,
     /// Of the scope so far.
     pub usage: UsageReport,
     /// The calls that were made in this turn.
     pub trace: Vec<TraceCall>,
     /// Those calls of the scope so far that a rule or a person refused.
     pub refused: Vec<Refusal>,
+    /// Pictures and other files that came in this turn, if the scope is kept, and where they were written.
+    pub files: Vec<SavedFile>,
+}
+
+/// Says something to the turn that goes on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Say {
+    pub scope: u64,
+    pub text: String,
 }
 
 /// `close` and `cancel`.
@@ -594,6 +608,9 @@ pub struct Approve<'a> {
     preview: Option<&'a str>,
     /// What a foreign source, such as a server, says about the call; it must not be taken for our words.
     foreign: Option<&'a str>,
+    /// What a person fills in: then `values` are the answer, in the words of whoever asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<&'a Form>,
     /// What the program's own rule says.
     description: Option<&'a str>,
     /// Which answers for the session are taken.
@@ -620,6 +637,7 @@ impl<'a> Approve<'a> {
             reason: &question.reason,
             preview: question.preview.as_deref(),
             foreign: question.foreign.as_deref(),
+            form: question.form.as_ref(),
             description,
             remember: match memory {
                 Memory::Nothing => &[],
@@ -656,14 +674,13 @@ pub struct Decision {
 pub struct AnswerValues(BTreeMap<String, serde_json::Value>);
 
 impl AnswerValues {
-    /// The answer to a question about a call that they are.
-    pub fn answer_to(self, tool: &str, arguments: &RawJson) -> Result<Answer, String> {
+    /// As a person would type them.
+    pub fn typed(self) -> Vec<(String, String)> {
         let text = |value: serde_json::Value| match value {
             serde_json::Value::String(text) => text,
             value => value.to_string(),
         };
-        let values: Vec<(String, String)> = self.0.into_iter().map(|(name, value)| (name, text(value))).collect();
-        answer_by_values(tool, arguments, &values)
+        self.0.into_iter().map(|(name, value)| (name, text(value))).collect()
     }
 }
 
@@ -676,11 +693,14 @@ enum Remember {
 
 impl Decision {
     /// An answer to a question about a call, or what is wrong with it: what contradicts itself allows nothing.
-    pub fn answer_to(mut self, tool: &str, arguments: &RawJson) -> Result<Answer, String> {
+    pub fn answer_to(
+        mut self,
+        by_values: impl FnOnce(&[(String, String)]) -> Result<Answer, String>,
+    ) -> Result<Answer, String> {
         let values = self.values.take();
         match (self.answer()?, values) {
             (answer, None) => Ok(answer),
-            (Answer::Once, Some(values)) => values.answer_to(tool, arguments),
+            (Answer::Once, Some(values)) => by_values(&values.typed()),
             (_, Some(_)) => Err("values approve once, without other arguments".to_owned()),
         }
     }
@@ -718,6 +738,9 @@ pub struct ErrorData {
     /// Whether what the turn said and did stays in the conversation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+    /// For a turn: what `say` said too late for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unheard: Vec<String>,
     /// Why the reply is no whole answer, if that is what went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,

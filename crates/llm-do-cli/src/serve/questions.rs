@@ -90,7 +90,7 @@ impl ClientApprover {
 
     fn decided(&self, decision: &RawJson, request: &ApprovalRequest) -> Answer {
         let read = decision.to::<Decision>().map_err(|error| error.to_string());
-        let answer = read.and_then(|decision| decision.answer_to(&request.tool, &request.arguments));
+        let answer = read.and_then(|decision| decision.answer_to(|values| request.answer_by_values(values)));
         answer.unwrap_or_else(|wrong| {
             self.trouble.is(format!("the client's answer to a question cannot be used: {wrong}"))
         })

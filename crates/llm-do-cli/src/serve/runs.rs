@@ -11,11 +11,12 @@ use llm_do::store::layout::RunId;
 use llm_do::{Answer, ModelName, RawJson};
 use llm_do_launch::inbox::check_edited;
 use llm_do_launch::kept_runs::{ForkChanges, ForkPlace, ForkedRun};
+use llm_do_launch::stored_runs::CancelOutcome;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ListRunsArgs, ModelArgs, StateArg};
 use crate::commands::inbox;
-use crate::commands::runs::{self, CancelOutcome};
+use crate::commands::runs;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::serve::protocol::AnswerValues;
@@ -206,11 +207,13 @@ pub async fn answer(asked: AnswerQuestion, environment: &Environment) -> Result<
     let answer = match (values, answer) {
         (None, answer) => answer,
         (Some(values), Answer::Once) => {
-            let answer = values.answer_to(&waiting.question.tool, &waiting.question.arguments);
+            let answer = waiting.question.answer_by_values(&values.typed());
             answer.map_err(|wrong| Failure::usage(visible(&wrong)).hint("nothing was answered"))?
         }
         (Some(_), _) => return Err(Failure::usage("`values` are for approvals, without `arguments`").into()),
     };
+    let unfit = |wrong: String| Failure::usage(visible(&wrong)).hint("nothing was answered");
+    waiting.question.check_answer(&answer).map_err(unfit)?;
     if let Answer::Edited(edited) = &answer {
         let wrong = |reason: String| Failure::usage(format!("`arguments`: {reason}")).hint("nothing was answered");
         check_edited(&waiting, edited).await.map_err(wrong)?;

@@ -10,7 +10,7 @@ use llm_do::escape::visible;
 use llm_do::events::UsageReport;
 use llm_do::questions::{OpenQuestion, QuestionBroker};
 use llm_do::rpc::{Connection, RpcError};
-use llm_do::runs::finish_of;
+use llm_do::runs::{Steering, finish_of};
 use llm_do::toolsets::Ending;
 use llm_do::{Answer, Event, Input, RawJson, RunError, Runtime};
 use llm_do_launch::launch::{ListenPlan, ReadyRun};
@@ -92,6 +92,13 @@ struct TurnUnderWay {
     ended: std::sync::Weak<()>,
 }
 
+impl TurnUnderWay {
+    /// One that was cancelled is about to end, and the next one waits for that.
+    fn goes_on(&self) -> bool {
+        self.ended.strong_count() > 0 && !self.cancelled.is_cancelled()
+    }
+}
+
 /// A turn, as the task that tells the client about it knows it.
 struct PendingTurn {
     answer: oneshot::Sender<Result<ScopeTurnResult, RpcError>>,
@@ -124,6 +131,7 @@ impl Scope {
             client,
             runtime: Arc::clone(&session.runtime),
             questions: session.questions.clone(),
+            steering: session.steering(),
             asking: Arc::new(asking),
             asked: JoinSet::new(),
             asks: BTreeMap::new(),
@@ -164,6 +172,15 @@ impl Scope {
         Ok(self.begun(self.session.turn(input)))
     }
 
+    /// Says something to the turn that goes on.
+    pub fn say(&self, text: String) -> Result<(), Failure> {
+        if !self.under_way.as_ref().is_some_and(TurnUnderWay::goes_on) {
+            return Err(Failure::usage("no turn of this scope is under way").hint("`turn` says it"));
+        }
+        self.session.say(text);
+        Ok(())
+    }
+
     /// Goes on with the turn that was cut off.
     pub fn finish(&mut self) -> Result<TurnAnswer, Failure> {
         self.free()?;
@@ -188,9 +205,7 @@ impl Scope {
     }
 
     fn free(&self) -> Result<(), Failure> {
-        // One that was cancelled is about to end, and the next one waits for that.
-        let goes_on = |turn: &TurnUnderWay| turn.ended.strong_count() > 0 && !turn.cancelled.is_cancelled();
-        if self.under_way.as_ref().is_some_and(goes_on) {
+        if self.under_way.as_ref().is_some_and(TurnUnderWay::goes_on) {
             return Err(Failure::usage("a turn of this scope is under way")
                 .hint("wait for its answer, or `cancel` it; other scopes run at the same time"));
         }
@@ -290,6 +305,7 @@ struct Attendant {
     client: Connection,
     runtime: Arc<Runtime>,
     questions: QuestionBroker,
+    steering: Arc<Steering>,
     asking: Arc<ClientApprover>,
     asked: JoinSet<(String, Answer)>,
     /// The questions that the client is asked now.
@@ -388,22 +404,29 @@ impl Attendant {
     }
 
     fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<ScopeTurnResult, RpcError> {
-        let TurnResult { answer, messages, calls: trace, is_cancelled, kept } = result;
+        let TurnResult { answer, messages, calls: trace, is_cancelled, kept, files } = result;
         let stopped = stopped.or(is_cancelled.then_some(StopReason::Cancelled));
-        let usage = self.runtime.usage();
+        let (usage, unheard) = (self.runtime.usage(), self.steering.take_unheard());
         match answer {
             Ok(output) => {
                 let (output, finish) = (output.to_json(), finish_of(&messages));
-                Ok(ScopeTurnResult { output, finish, messages, usage, trace, refused: self.runtime.refused() })
+                let (refused, files) = (self.runtime.refused(), files.saved);
+                Ok(ScopeTurnResult { output, finish, messages, unheard, usage, trace, refused, files })
             }
-            Err(error) => Err(self.failed(error, stopped, kept.is_some(), usage)),
+            Err(error) => Err(self.failed(error, stopped, kept.is_some(), (usage, unheard))),
         }
     }
 }
 
 impl Attendant {
     /// What a program is told of a turn that came to nothing.
-    fn failed(&self, error: RunError, stopped: Option<StopReason>, kept: bool, usage: UsageReport) -> RpcError {
+    fn failed(
+        &self,
+        error: RunError,
+        stopped: Option<StopReason>,
+        kept: bool,
+        (usage, unheard): (UsageReport, Vec<String>),
+    ) -> RpcError {
         let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
         let pending = match &error {
             RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),
@@ -414,7 +437,7 @@ impl Attendant {
             None => report::failure(error, stopped, None).plain(),
         };
         let (usage, run) = (Some(usage), self.run.clone());
-        ErrorData { partial, kept, finish, pending, usage, run, ..ErrorData::of(&failure) }.fault(&failure)
+        ErrorData { partial, kept, unheard, finish, pending, usage, run, ..ErrorData::of(&failure) }.fault(&failure)
     }
 }
 

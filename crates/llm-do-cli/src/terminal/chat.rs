@@ -3,10 +3,11 @@
 mod effects;
 
 use std::io::{BufRead as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use llm_do::escape::{visible, visible_lines};
-use llm_do::messages::Attachment;
+use llm_do::escape::visible;
+use llm_do::messages::{Attachment, read_named};
 use llm_do::runs::RestoredTurns;
 use llm_do::toolsets::Ending;
 use llm_do::{Content, Input, Output, RunError};
@@ -21,10 +22,15 @@ use crate::report::{self, OutputPlan};
 use crate::signals::{Signals, StopReason};
 use crate::terminal;
 use crate::terminal::commands::{self, ChatCommand, TypedLine};
-use crate::terminal::line_editor::{LineEditor, PromptOutcome};
-use crate::terminal::render::View;
+use crate::terminal::editor::edit_file;
+use crate::terminal::line_editor::{LineEditor, PromptOutcome, edit_mode};
+use crate::terminal::markdown::{Markdown, MarkdownForm};
+use crate::terminal::mentions;
+use crate::terminal::render::{View, quoted};
 use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
+use crate::terminal::style::wrap_lines;
 use crate::terminal::trust;
+use crate::terminal::typing::WaitingLine;
 use effects::ChangeOutcome;
 
 /// A chat: what is said in it, and how far it has come.
@@ -34,8 +40,12 @@ pub struct Chat {
     /// Files that go with the first line, if nothing was said before it.
     files: Vec<Attachment>,
     lines: LineSource,
-    /// What was said in a turn that was taken back: the next line begins with it.
-    taken_back: String,
+    /// When a person gave up an empty line, if nothing came since.
+    given_up: Option<Instant>,
+    /// Whether anything was said in the present conversation.
+    has_said: bool,
+    /// As it was typed.
+    project: String,
     ended: ChatEnded,
 }
 
@@ -54,6 +64,8 @@ pub enum LinesPlan {
     Editor {
         home: Option<PathBuf>,
     },
+    /// A person types them on a terminal that edits them itself.
+    Plain,
     /// Every line is a turn.
     Stdin,
     None,
@@ -69,22 +81,35 @@ pub struct ChatEnded {
     pub stopped: Option<StopReason>,
     /// Whether a person stopped a turn of it.
     pub has_stopped_turn: bool,
+    /// Nothing was said in it, so it is not kept.
+    pub is_unused: bool,
 }
 
 enum LineSource {
     /// Nobody was asked for a line yet.
     Planned(LinesPlan),
     Editor(LineEditor),
+    Plain(PlainLines),
     Stdin(mpsc::Receiver<Result<String, Failure>>),
     None,
+}
+
+/// Lines that a terminal edits, each read when it is wanted: between two of them others read its keys.
+struct PlainLines {
+    wanted: std::sync::mpsc::Sender<()>,
+    lines: mpsc::Receiver<Result<String, Failure>>,
+    /// A line is waited for already.
+    is_wanted: bool,
 }
 
 /// What comes next.
 enum Next {
     Text(String),
-    /// The person gave up a line.
-    Nothing,
+    /// The person gave up a line. When that was, if it was empty.
+    GivenUp(Option<Instant>),
     Unreadable(Failure),
+    /// The person wants to write this in their editor.
+    Edit(String),
     End,
     Stopped(StopReason),
 }
@@ -94,8 +119,16 @@ const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
 impl Chat {
     pub fn new(first: Option<Input>, files: Vec<Attachment>, lines: LinesPlan) -> Self {
-        let (lines, taken_back, ended) = (LineSource::Planned(lines), String::new(), ChatEnded::default());
-        Self { first, files, lines, taken_back, ended }
+        let (lines, ended) = (LineSource::Planned(lines), ChatEnded::default());
+        Self { first, files, lines, given_up: None, has_said: false, project: String::new(), ended }
+    }
+
+    /// Says whom a person talks to, who types what is said.
+    pub fn greet(&mut self, project: &str, asks: bool, session: &Session, plan: &OutputPlan) {
+        project.clone_into(&mut self.project);
+        if self.lines.has_commands() && plan.view.tells_notes() {
+            say(&effects::greeting(project, session, asks));
+        }
     }
 
     /// Turns of a session, until it is to be forgotten or the chat is over.
@@ -105,10 +138,10 @@ impl Chat {
         session: &Session,
         turns: TurnsPlan<'_>,
     ) -> Result<ChatPause, Failure> {
-        self.lines.open()?;
+        self.lines.open(turns.settings)?;
         let is_typed = self.lines.has_commands();
         if is_typed {
-            watch.hush_terminal();
+            watch.take_prompt(self.lines.is_edited());
         }
         loop {
             let (input, said) = match self.first.take() {
@@ -116,15 +149,21 @@ impl Chat {
                 None => match self.hear(watch, session, turns).await {
                     LineMeaning::Said(input, said) => (input, said),
                     LineMeaning::Nothing => continue,
-                    LineMeaning::Forget => return Ok(ChatPause::Cleared),
-                    LineMeaning::Goodbye => return Ok(ChatPause::Over),
+                    LineMeaning::Forget => {
+                        self.forget_unused(session);
+                        self.has_said = false;
+                        return Ok(ChatPause::Cleared);
+                    }
+                    LineMeaning::Goodbye => {
+                        self.forget_unused(session);
+                        return Ok(ChatPause::Over);
+                    }
                 },
             };
+            self.has_said = true;
             watch.display.restart();
             let turn = watch.turn(session, input).await;
-            if let ScreenOutcome::Ended(TurnEnded { answer: Err(_), kept: None, .. }) = &turn {
-                self.taken_back = said;
-            }
+            settle_typed(watch, session, &turn, said);
             if self.ended.take_turn(turn, turns, is_typed)? == Goes::Away {
                 return Ok(ChatPause::Over);
             }
@@ -133,10 +172,15 @@ impl Chat {
 
     /// What comes next, and what it means.
     async fn hear(&mut self, watch: &mut Screen, session: &Session, turns: TurnsPlan<'_>) -> LineMeaning {
-        let is_typed = self.lines.has_commands();
-        match self.lines.next(watch, std::mem::take(&mut self.taken_back)).await {
+        let (is_typed, given_up) = (self.lines.has_commands(), self.given_up.take());
+        if is_typed {
+            watch.display.clock.wait(Instant::now());
+        }
+        let next = self.lines.next(watch).await;
+        watch.display.clock.go_on(Instant::now());
+        match next {
             Next::Text(text) if is_typed => match commands::read(&text) {
-                TypedLine::Said(text) => self.say(text),
+                TypedLine::Said(text) => self.say_with_files(text),
                 TypedLine::Nothing => LineMeaning::Nothing,
                 TypedLine::Mistaken(words) => told(&format!("{words}\n")),
                 TypedLine::Command(command) => self.obey(command, watch, session, turns).await,
@@ -145,7 +189,19 @@ impl Chat {
                 "" => LineMeaning::Nothing,
                 text => self.say(text.to_owned()),
             },
-            Next::Nothing => told("(Ctrl-D or /exit ends the chat)\n"),
+            Next::GivenUp(at) if is_again(given_up, at) => {
+                say(&self.way_back(session));
+                self.ended.leave()
+            }
+            Next::GivenUp(at) => {
+                self.given_up = at;
+                let words = if at.is_some() { "Ctrl-C again, Ctrl-D" } else { "Ctrl-D" };
+                told(&format!("({words} or /exit ends the chat)\n"))
+            }
+            Next::Edit(line) => {
+                edit(watch, &line).await;
+                LineMeaning::Nothing
+            }
             Next::Unreadable(failure) => {
                 self.ended.fail(failure, turns.plan);
                 LineMeaning::Nothing
@@ -157,6 +213,34 @@ impl Chat {
                 LineMeaning::Goodbye
             }
         }
+    }
+
+    /// Nobody looks for a conversation in which nothing was said.
+    fn forget_unused(&mut self, session: &Session) {
+        if let Some(keeper) = session.keeper.as_ref().filter(|_| !self.has_said && self.lines.has_commands()) {
+            keeper.forget();
+            self.ended.is_unused = true;
+        }
+    }
+
+    /// How to come back to the chat, if it is kept.
+    fn way_back(&self, session: &Session) -> String {
+        let store = session.keeper.as_ref().and_then(|keeper| keeper.store()).filter(|_| self.has_said);
+        let run = store.map(|_| session.runtime.run_id());
+        let project = shlex::try_quote(&self.project).unwrap_or_default();
+        run.map(|run| format!("`llm-do chat {} --continue {run}` goes on with it\n", visible(&project)))
+            .unwrap_or_default()
+    }
+
+    /// Says a line that a person typed, with the files that it names.
+    fn say_with_files(&mut self, text: String) -> LineMeaning {
+        for path in mentions::named(&text) {
+            match read_named(Path::new(path)) {
+                Ok(file) => self.files.push(file),
+                Err(error) => say(&format!("note: {}: sent as text\n", visible(&error.to_string()))),
+            }
+        }
+        self.say(text)
     }
 
     fn say(&mut self, text: String) -> LineMeaning {
@@ -174,7 +258,7 @@ impl Chat {
         let (runtime, settings) = (&session.runtime, turns.settings);
         let unknown = || "there is nothing to look it up in\n".to_owned();
         match command {
-            ChatCommand::Help => told(&commands::help()),
+            ChatCommand::Help => told(&commands::help(self.lines.is_edited())),
             ChatCommand::Exit => self.ended.leave(),
             ChatCommand::Clear => {
                 console::complain("conversation cleared\n");
@@ -182,7 +266,7 @@ impl Chat {
             }
             ChatCommand::Tools => told(&effects::tools(runtime)),
             ChatCommand::Cost => told(&effects::cost(runtime)),
-            ChatCommand::Approvals(wanted) => told(&effects::approvals(wanted, runtime)),
+            ChatCommand::Approvals(wanted) => told(&effects::approvals(wanted, runtime, settings)),
             ChatCommand::Runs => {
                 told(&settings.map_or_else(unknown, |settings| effects::runs_of(runtime.program(), settings)))
             }
@@ -191,8 +275,9 @@ impl Chat {
                 self.tell(looked, turns, |(messages, _)| effects::save(&file, &messages, runtime.program()))
             }
             ChatCommand::Show(number) => {
-                let looked = effects::look(watch, session).await;
-                self.tell(looked, turns, |(messages, _)| effects::result_words(number, &messages))
+                // As it is: it is not ours.
+                console::complain(&watch.display.calls().whole(number));
+                LineMeaning::Nothing
             }
             ChatCommand::Model(None) => {
                 let looked = effects::look(watch, session).await;
@@ -208,6 +293,11 @@ impl Chat {
                 let undone = effects::undo(watch, session).await;
                 self.tell(undone, turns, |undone| effects::undone_words(undone.as_ref()))
             }
+            ChatCommand::Compact(focus) => {
+                let compacted = effects::compact(focus, watch, session).await;
+                self.tell(compacted, turns, effects::compacted_words)
+            }
+            ChatCommand::Think => told(effects::thoughts_words(watch.display.toggle_thoughts())),
             ChatCommand::Retry(model) => self.retry(model, watch, session, turns).await,
         }
     }
@@ -228,7 +318,7 @@ impl Chat {
         }
         match effects::undo(watch, session).await {
             ChangeOutcome::Done(Some(undone)) => {
-                console::complain(&effects::undone_words(Some(&undone)));
+                say(&effects::undone_words(Some(&undone)));
                 let parts = undone.input();
                 let said = Content::shown(&parts);
                 LineMeaning::Said(Input::Parts(parts), said)
@@ -262,6 +352,7 @@ impl Chat {
         turns: TurnsPlan<'_>,
         cut: CutTurn,
     ) -> Result<Goes, Failure> {
+        self.has_said = true;
         let restored = match watch.open(session).await {
             ScreenOutcome::Ended(opened) => opened.map_err(Failure::from)?,
             ScreenOutcome::Killed(stopped) => {
@@ -269,19 +360,52 @@ impl Chat {
             }
         };
         if turns.plan.view.tells_notes() {
-            console::complain(&last_exchange(&restored));
+            console::complain(&last_exchange(&restored, turns.plan.view.answers));
         }
         if restored.unfinished.is_none() || !cut.is_finished(turns.plan.view, &mut watch.signals).await? {
             return Ok(Goes::On);
         }
         watch.display.restart();
         let is_typed = self.lines.has_commands();
-        self.ended.take_turn(watch.finish_turn(session).await, turns, is_typed)
+        if is_typed {
+            watch.take_prompt(self.lines.is_edited());
+        }
+        let turn = watch.finish_turn(session).await;
+        settle_typed(watch, session, &turn, String::new());
+        self.ended.take_turn(turn, turns, is_typed)
     }
 
     /// How it ended.
     pub fn end(self) -> ChatEnded {
         self.ended
+    }
+}
+
+/// Opens a line in the person's editor. What they make of it is the next draft.
+async fn edit(watch: &mut Screen, line: &str) {
+    let Some(asking) = &watch.asking else { return };
+    let edited = edit_file(&asking.editor, &asking.terminal, "message.md", line).await;
+    let text = edited.unwrap_or_else(|error| {
+        console::complain(&format!("{}\n", visible(&error)));
+        line.to_owned()
+    });
+    watch.typed.insert(text.trim_end_matches(['\r', '\n']));
+}
+
+/// Whether an empty line was given up a second time, so soon that both were meant together.
+fn is_again(before: Option<Instant>, now: Option<Instant>) -> bool {
+    const SOON: Duration = Duration::from_secs(2);
+    before.zip(now).is_some_and(|(before, now)| now.saturating_duration_since(before) <= SOON)
+}
+
+/// What becomes of what was typed during a turn: it is said next, unless the turn came to nothing. Then a person looks at it
+/// first, behind what was said in a turn that was taken back.
+fn settle_typed(watch: &mut Screen, session: &Session, turn: &ScreenOutcome<TurnEnded>, said: String) {
+    let unheard = session.take_unheard();
+    match turn {
+        ScreenOutcome::Ended(TurnEnded { answer: Ok(_), .. }) => watch.typed.go_on(unheard),
+        ScreenOutcome::Ended(TurnEnded { kept: None, .. }) => watch.typed.stand_still(Some(said), unheard),
+        ScreenOutcome::Ended(_) | ScreenOutcome::Killed(_) => watch.typed.stand_still(None, unheard),
     }
 }
 
@@ -329,22 +453,32 @@ impl CutTurn {
 }
 
 /// What was said last, so that a person knows where the conversation stands.
-fn last_exchange(restored: &RestoredTurns) -> String {
+fn last_exchange(restored: &RestoredTurns, form: MarkdownForm) -> String {
     let Some(last) = &restored.last else { return String::new() };
     let said = match last.input.to::<String>() {
         Ok(text) => text,
         Err(_) => last.input.get().to_owned(),
     };
-    let quoted = format!("> {}\n", visible_lines(&said).trim_end().replace('\n', "\n> "));
+    let quoted = quoted(&said);
     let turns = if restored.finished == 1 { "1 turn".to_owned() } else { format!("{} turns", restored.finished) };
-    let answer = visible_lines(&report::answer(&last.output));
-    let answer = if answer.trim().is_empty() { String::new() } else { answer };
+    let answer = report::answer(&last.output);
+    // As it was shown when it came.
+    let mut page = Markdown::new(form, console::answer_columns());
+    let answer = if answer.trim().is_empty() { String::new() } else { page.push(&answer) + &page.finish() };
     let stopped = last.stopped.as_ref().map(|reason| format!("(stopped: {})\n", visible(reason))).unwrap_or_default();
     format!("({turns} so far; the last one:)\n{quoted}{answer}{stopped}")
 }
 
+/// Says something of the program's own, in rows that end between words.
+fn say(words: &str) {
+    console::complain(&match console::columns() {
+        Some(columns) => wrap_lines(words, columns),
+        None => words.to_owned(),
+    });
+}
+
 fn told(words: &str) -> LineMeaning {
-    console::complain(words);
+    say(words);
     LineMeaning::Nothing
 }
 
@@ -425,11 +559,17 @@ impl ChatEnded {
                     console::complain(&report::pending_text(pending));
                 }
                 report::print_partial(&error, stopped, plan)?;
+                let is_left = matches!(&error, RunError::Ended(Ending::EndedByPerson));
                 let resumption = resumption.filter(|_| goes == Goes::Away);
                 let failure = report::failure(error, stopped, resumption);
                 match kept {
                     Some(kept) if stopped == Some(StopReason::Interrupted) && is_typed => {
-                        console::complain(&format!("stopped: kept{}; /undo forgets it\n", effects::kept_words(&kept)));
+                        say(&format!("stopped: kept{}; /undo forgets it\n", effects::kept_words(&kept)));
+                        self.failure = Some(failure);
+                    }
+                    Some(kept) if is_left && is_typed => {
+                        let words = effects::kept_words(&kept);
+                        say(&format!("stopped: you answered q; kept{words}; /undo forgets it\n"));
                         self.failure = Some(failure);
                     }
                     Some(kept) => {
@@ -437,7 +577,7 @@ impl ChatEnded {
                         if plan.view.tells_notes() {
                             let undo = if is_typed { "; /undo forgets it" } else { "" };
                             let words = effects::kept_words(&kept);
-                            console::complain(&format!("note: what was said and done is kept{words}{undo}\n"));
+                            say(&format!("note: what was said and done is kept{words}{undo}\n"));
                         }
                     }
                     None => self.fail(failure, plan),
@@ -450,13 +590,25 @@ impl ChatEnded {
 
 impl LineSource {
     /// Begins to read lines, unless that was begun before.
-    fn open(&mut self) -> Result<(), Failure> {
+    fn open(&mut self, settings: Option<&Settings>) -> Result<(), Failure> {
         let Self::Planned(plan) = self else { return Ok(()) };
         *self = match std::mem::replace(plan, LinesPlan::None) {
-            LinesPlan::Editor { home } => LineEditor::start(commands::completed(), home)
-                .map(Self::Editor)
-                .map_err(|error| Failure::failed(format!("the terminal cannot be used: {error}")))?,
-            LinesPlan::Stdin => Self::Stdin(piped_lines()),
+            LinesPlan::Editor { home } => {
+                let user = settings.and_then(|settings| settings.variables.get("HOME")).map(Path::new);
+                let keys = edit_mode(settings.and_then(|settings| settings.config.terminal.keys), user);
+                LineEditor::start(commands::completed(), home, keys)
+                    .map(Self::Editor)
+                    .map_err(|error| Failure::failed(format!("the terminal cannot be used: {error}")))?
+            }
+            LinesPlan::Plain => {
+                let (wanted, orders) = std::sync::mpsc::channel();
+                Self::Plain(PlainLines {
+                    wanted,
+                    lines: lines_of_stdin(move || orders.recv().is_ok()),
+                    is_wanted: false,
+                })
+            }
+            LinesPlan::Stdin => Self::Stdin(lines_of_stdin(|| true)),
             LinesPlan::None => Self::None,
         };
         Ok(())
@@ -464,21 +616,61 @@ impl LineSource {
 
     /// Only a person means a command by a slash: in a pipe it is a line like any other.
     fn has_commands(&self) -> bool {
+        matches!(self, Self::Editor(_) | Self::Plain(_) | Self::Planned(LinesPlan::Editor { .. } | LinesPlan::Plain))
+    }
+
+    /// Whether keys are edited here, and not by the terminal.
+    fn is_edited(&self) -> bool {
         matches!(self, Self::Editor(_) | Self::Planned(LinesPlan::Editor { .. }))
     }
 
-    async fn next(&mut self, watch: &mut Screen, taken_back: String) -> Next {
-        let draft = taken_back + &watch.take_draft();
+    async fn next(&mut self, watch: &mut Screen) -> Next {
+        match watch.typed.next() {
+            // As the prompt would have shown it.
+            Some(WaitingLine::Text(text)) => {
+                console::complain(&quoted(&text));
+                if let Self::Editor(editor) = self {
+                    editor.remember(text.clone());
+                }
+                return Next::Text(text);
+            }
+            Some(WaitingLine::End) => {
+                console::complain(">\n");
+                return Next::End;
+            }
+            None => {}
+        }
+        let (draft, is_edited) = (watch.take_draft(), self.is_edited());
+        let is_plain = matches!(self, Self::Plain(_));
+        let cut = watch.display.calls().last_cut();
         let read = async {
             // Nothing is typed into the middle of an answer.
             console::told().await;
             match self {
-                Self::Editor(editor) => match editor.read(draft).await {
-                    PromptOutcome::Text(text) => Next::Text(text),
-                    PromptOutcome::Interrupted => Next::Nothing,
-                    PromptOutcome::Unreadable => Next::Unreadable(Failure::usage("what was typed is not UTF-8 text")),
-                    PromptOutcome::End => Next::End,
-                },
+                Self::Editor(editor) => {
+                    let mut draft = draft;
+                    loop {
+                        break match editor.read(draft).await {
+                            PromptOutcome::Text(text) => Next::Text(text),
+                            PromptOutcome::Interrupted(empty) => Next::GivenUp(empty),
+                            PromptOutcome::More(before, behind) => {
+                                draft = (before, behind);
+                                console::complain(cut.as_deref().unwrap_or("no result was cut\n"));
+                                console::told().await;
+                                continue;
+                            }
+                            PromptOutcome::Edit(line) => Next::Edit(line),
+                            PromptOutcome::Unreadable => {
+                                Next::Unreadable(Failure::usage("what was typed is not UTF-8 text"))
+                            }
+                            PromptOutcome::End => Next::End,
+                        };
+                    }
+                }
+                Self::Plain(plain) => {
+                    console::complain("> ");
+                    plain.next().await
+                }
                 Self::Stdin(lines) => match lines.recv().await {
                     Some(Ok(line)) => Next::Text(line),
                     Some(Err(failure)) => Next::Unreadable(failure),
@@ -490,7 +682,12 @@ impl LineSource {
         tokio::select! {
             next = read => next,
             stopped = watch.stopped() => {
-                if let Self::Editor(_) = self {
+                if is_plain && stopped == StopReason::Interrupted {
+                    // The terminal has taken away what was typed.
+                    console::complain("\n");
+                    return Next::GivenUp(Some(Instant::now()));
+                }
+                if is_edited {
                     // What is said now stands below the line that was being typed.
                     terminal::restore_lent();
                     console::complain("\n");
@@ -501,13 +698,29 @@ impl LineSource {
     }
 }
 
-/// Lines of stdin as they come. A thread of its own: a pipe whose writer does nothing cannot be waited for otherwise.
-fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
+impl PlainLines {
+    async fn next(&mut self) -> Next {
+        if !std::mem::replace(&mut self.is_wanted, true) {
+            let _ = self.wanted.send(());
+        }
+        let line = self.lines.recv().await;
+        self.is_wanted = false;
+        match line {
+            Some(Ok(line)) => Next::Text(line),
+            Some(Err(failure)) => Next::Unreadable(failure),
+            None => Next::End,
+        }
+    }
+}
+
+/// Lines of stdin as they come, as long as one is wanted. A thread of its own: a pipe whose writer does nothing cannot be waited
+/// for otherwise.
+fn lines_of_stdin(is_wanted: impl Fn() -> bool + Send + 'static) -> mpsc::Receiver<Result<String, Failure>> {
     // One ahead is enough: a writer that is faster than the agent waits.
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();
-        loop {
+        while is_wanted() {
             let mut bytes = Vec::new();
             let read = stdin.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
             let is_last = !matches!(read, Ok(count) if count > 0);
@@ -522,4 +735,24 @@ fn piped_lines() -> mpsc::Receiver<Result<String, Failure>> {
         }
     });
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_empty_lines_that_are_given_up_one_after_the_other_leave() {
+        let first = Instant::now();
+        let after = |milliseconds| Some(first + Duration::from_millis(milliseconds));
+        for (before, now, expected) in [
+            (None, after(0), false),
+            (Some(first), None, false),
+            (Some(first), after(0), true),
+            (Some(first), after(2000), true),
+            (Some(first), after(2001), false),
+        ] {
+            assert_eq!(is_again(before, now), expected, "{before:?} {now:?}");
+        }
+    }
 }

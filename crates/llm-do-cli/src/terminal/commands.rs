@@ -10,6 +10,10 @@ pub enum ChatCommand {
     /// The entry's model from the next turn on, or which there is.
     Model(Option<String>),
     Clear,
+    /// Old turns are summarised, and above all what is about this.
+    Compact(Option<String>),
+    /// What models think is shown, or not any more.
+    Think,
     Undo,
     /// The last turn again, by another model if one is named.
     Retry(Option<String>),
@@ -82,6 +86,12 @@ const ROWS: &[CommandRow] = &[
         read: |rest| alone(rest, ChatCommand::Clear),
     },
     CommandRow {
+        names: &["/compact"],
+        arguments: "[FOCUS]",
+        words: "summarise old turns now, and keep what is about FOCUS",
+        read: |rest| Some(ChatCommand::Compact((!rest.is_empty()).then(|| rest.to_owned()))),
+    },
+    CommandRow {
         names: &["/save"],
         arguments: "FILE",
         words: "the chat as Markdown into a new file",
@@ -96,7 +106,7 @@ const ROWS: &[CommandRow] = &[
     CommandRow {
         names: &["/approvals"],
         arguments: "[forget N|all]",
-        words: "what you allowed until you leave; ask again",
+        words: "what runs unasked, and until when; ask again",
         read: approvals,
     },
     CommandRow {
@@ -110,6 +120,12 @@ const ROWS: &[CommandRow] = &[
         arguments: "",
         words: "tokens and money so far, by model",
         read: |rest| alone(rest, ChatCommand::Cost),
+    },
+    CommandRow {
+        names: &["/think"],
+        arguments: "",
+        words: "show what the model thinks, or hide it again",
+        read: |rest| alone(rest, ChatCommand::Think),
     },
     CommandRow {
         names: &["/runs"],
@@ -154,19 +170,30 @@ pub fn completed() -> Vec<&'static str> {
     ROWS.iter().flat_map(|row| row.names).copied().filter(|name| name.starts_with('/')).collect()
 }
 
-/// What `/help` shows: every command, then the keys.
-pub fn help() -> String {
+/// What `/help` shows: every command, then the keys, as far as they are read here and not by the terminal.
+pub fn help(is_edited: bool) -> String {
     let call = |row: &CommandRow| format!("{} {}", row.names[0], row.arguments).trim_end().to_owned();
     let width = ROWS.iter().map(|row| call(row).len()).max().unwrap_or_default();
     let line = |row: &CommandRow| format!("{:width$}  {}\n", call(row), row.words);
     let rows: String = ROWS.iter().map(line).collect();
-    format!("{rows}{KEYS}")
+    format!("{rows}{}{WORDS}", if is_edited { KEYS } else { PLAIN_KEYS })
 }
 
 const KEYS: &str = "\
-Enter sends; Alt+Enter or a final `\\` begins a new line. Ctrl-C stops the turn.
-What is typed while an answer comes is the next line. A question takes keys
-once it shows `Allow?`; what was typed before stands in the next line.
+Enter sends; Ctrl-J, Alt+Enter or a final `\\` begins a new line. Ctrl-C stops
+the turn, gives up a line, and ends the chat when pressed twice without one.
+While an answer comes: Enter queues the line, Tab says it at once, and what is
+left stands in the next line. A question takes keys once it shows `Allow?`.
+`@path` sends that file too; Tab completes it. Ctrl-X Ctrl-E opens your editor.
+Ctrl-O shows the last result whole that was cut.
+";
+
+const PLAIN_KEYS: &str = "\
+Enter sends. Ctrl-C stops the turn, and ends the chat when pressed twice without
+one. `@path` sends that file too.
+";
+
+const WORDS: &str = "\
 A path such as `/etc/passwd` is text. A leading space sends a line as it is.
 ";
 
@@ -203,6 +230,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_has_them_too() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../llm-do-web/page/chat.js")).unwrap();
+        for name in ROWS.iter().flat_map(|row| row.names) {
+            let is_there = [format!("[\"{name}"), format!("\"{name}\": "), format!("{name}: \"/")];
+            assert!(is_there.iter().any(|said| page.contains(said)), "{name} is no command of a chat in the page");
+        }
+    }
+
+    #[test]
     fn a_line_is_a_command_or_is_said() {
         let said = |text: &str| TypedLine::Said(text.to_owned());
         let command = TypedLine::Command;
@@ -222,6 +258,9 @@ mod tests {
             ("/approvals forget 2", command(ChatCommand::Approvals(ApprovalsCommand::Forget(2)))),
             ("/approvals forget all", command(ChatCommand::Approvals(ApprovalsCommand::ForgetAll))),
             ("/usage", command(ChatCommand::Cost)),
+            ("/think", command(ChatCommand::Think)),
+            ("/compact", command(ChatCommand::Compact(None))),
+            ("/compact  the crane ", command(ChatCommand::Compact(Some("the crane".to_owned())))),
             ("exit", command(ChatCommand::Exit)),
             ("quit", command(ChatCommand::Exit)),
             ("/quit", command(ChatCommand::Exit)),
@@ -250,11 +289,12 @@ mod tests {
 
     #[test]
     fn every_row_is_in_the_help_and_completed() {
-        let help = help();
+        let [help, plain] = [help(true), help(false)];
+        assert!(plain.contains("/undo") && !plain.contains("Ctrl-O") && !plain.contains("Tab"), "{plain}");
         for row in ROWS {
             assert!(help.lines().any(|line| line.starts_with(row.names[0]) && line.ends_with(row.words)), "{help}");
             assert!(completed().contains(&row.names[0]));
         }
-        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        assert!(help.lines().chain(plain.lines()).all(|line| line.chars().count() <= 80), "{help}{plain}");
     }
 }

@@ -14,7 +14,7 @@ use llm_do_launch::settings::Settings;
 use crate::console;
 use crate::terminal::attention::QuestionStage;
 use crate::terminal::editor::{Editor, edit_until_right};
-use crate::terminal::style::{Style, Styles, wrap_words};
+use crate::terminal::style::{Style, Styles, width, wrap_words};
 use crate::terminal::{KeyPress, KeySign, Terminal};
 
 /// Where rules are kept, and for which project.
@@ -171,12 +171,14 @@ impl RuleChoice {
                 }
             }
             if self.widths.len() > 1 {
-                let width = |(index, draft): (usize, &RuleDraft)| {
-                    let words = format!("{} {}", index + 1, condition(draft));
-                    if index == self.width { styles.paint(Style::Bold, &words) } else { words }
+                let words: Vec<String> =
+                    (1..).zip(&self.widths).map(|(n, draft)| format!("{n} {}", condition(draft))).collect();
+                let gap = if width(&words.join("  ")) <= columns { "  " } else { "\n" };
+                let bold = |(index, words): (usize, &String)| {
+                    if index == self.width { styles.paint(Style::Bold, words) } else { words.clone() }
                 };
-                let widths: Vec<String> = self.widths.iter().enumerate().map(width).collect();
-                shown.push_str(&format!("{}\n", widths.join("  ")));
+                let widths: Vec<String> = words.iter().enumerate().map(bold).collect();
+                shown.push_str(&format!("{}\n", widths.join(gap)));
             }
             keys = &["p project or all", "x 30 days or never", "e edit", "a again: add and allow", "Esc back"];
         }

@@ -1,220 +1,388 @@
-//! Light Markdown on a terminal, piece by piece as the text arrives. Nothing of the text is left out: headings, bold
-//! words and code get a style, marks included, and what could deceive is escaped. Pure.
+//! Markdown on a terminal, piece by piece as the text arrives: marks become style, words stay. What is written is a function
+//! of the whole text, however it is cut into pieces; what could deceive is escaped. Pure.
+
+mod code;
+mod flow;
+mod inline;
+mod line;
+mod look;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use llm_do::escape::is_deceptive;
 
-use crate::terminal::style::Style;
+use self::code::{CodeLanguage, Painter};
+use self::flow::Flow;
+use self::inline::InlineReader;
+use self::line::{LineStart, Opening};
+use self::look::Appearance;
 
-/// Where in a text we are.
-#[derive(Debug, Default)]
-pub struct Markdown {
-    styled: bool,
-    line: MarkdownLine,
-    in_fence: bool,
-    /// Asterisks or backticks whose number decides what they mean, at the start of a line or within it.
-    held: String,
-    previous: Option<char>,
+/// What becomes of the marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkdownForm {
+    /// They become style.
+    Styled,
+    /// They stay, and nothing has a style.
+    Source,
 }
 
-/// The line that is being written.
-#[derive(Debug, Default)]
-struct MarkdownLine {
-    /// Anything but blanks and held marks has been written.
-    begun: bool,
-    style: Option<Style>,
-    bold: bool,
-    code: bool,
+/// Where in a text we are.
+#[derive(Debug)]
+pub enum Markdown {
+    Styled(Box<MarkdownPage>),
+    /// Whether a line is open, and what stands before.
+    Source(Option<char>),
 }
 
 impl Markdown {
-    pub fn new(styled: bool) -> Self {
-        Self { styled, ..Self::default() }
+    pub fn new(form: MarkdownForm, columns: usize) -> Self {
+        match form {
+            MarkdownForm::Styled => Self::Styled(Box::new(MarkdownPage::new(columns))),
+            MarkdownForm::Source => Self::Source(None),
+        }
     }
 
-    /// Whether the last line has no end yet.
+    /// How wide the terminal is now.
+    pub fn set_columns(&mut self, columns: usize) {
+        if let Self::Styled(page) = self {
+            page.columns = columns.max(1);
+            page.flow.set_columns(columns);
+        }
+    }
+
+    /// Whether something stands on a line that has no end yet.
     pub fn is_within_line(&self) -> bool {
-        self.line.begun || !self.held.is_empty() || self.previous.is_some_and(|c| c != '\n')
+        match self {
+            Self::Styled(page) => page.flow.is_within_row(),
+            Self::Source(previous) => previous.is_some_and(|c| c != '\n'),
+        }
     }
 
     pub fn push(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 16);
-        text.chars().for_each(|c| self.take(c, &mut out));
+        match self {
+            Self::Styled(page) => page.push(text, &mut out),
+            Self::Source(previous) => *previous = plain_text(text, *previous, &mut out),
+        }
         out
+    }
+
+    /// Nothing follows for a while: a word that has no end yet is shown as far as it has come.
+    pub fn show_early(&mut self) -> String {
+        let mut out = String::new();
+        if let Self::Styled(page) = self
+            && let PageState::Text = page.state
+        {
+            page.flow.show_early(&mut out);
+        }
+        out
+    }
+
+    /// Something else is to be written: what was held is, and the last line gets its end. The text goes on later.
+    pub fn pause(&mut self) -> String {
+        match self {
+            Self::Source(_) => self.finish(),
+            Self::Styled(page) => {
+                let mut out = String::new();
+                page.finish(&mut out);
+                out
+            }
+        }
     }
 
     /// The text is over: what was held is written, and the last line gets its end.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
-        if self.is_within_line() {
-            self.take('\n', &mut out);
+        match self {
+            Self::Styled(page) => {
+                page.finish(&mut out);
+                **page = MarkdownPage::new(page.columns);
+            }
+            Self::Source(previous) => {
+                if previous.take().is_some_and(|c| c != '\n') {
+                    out.push('\n');
+                }
+            }
         }
-        *self = Self::new(self.styled);
         out
-    }
-
-    fn take(&mut self, c: char, out: &mut String) {
-        let is_mark = self.styled && matches!(c, '*' | '`' | '#');
-        if is_mark && self.held.chars().all(|held| held == c) && self.held.len() < 8 {
-            self.held.push(c);
-        } else {
-            self.release(c, out);
-            match c {
-                '\n' => self.end_line(out),
-                _ if is_mark => self.held.push(c),
-                c => self.write(c, out),
-            }
-        }
-        self.previous = Some(c);
-    }
-
-    /// What the held marks mean is known by what comes next.
-    fn release(&mut self, next: char, out: &mut String) {
-        let held = std::mem::take(&mut self.held);
-        match held.as_bytes() {
-            [] => {}
-            [b'`', b'`', b'`', ..] if !self.line.begun => {
-                self.in_fence = !self.in_fence;
-                self.start_style(Style::Dim, out);
-                out.push_str(&held);
-            }
-            _ if self.in_fence => out.push_str(&held),
-            [b'#', ..] if !self.line.begun && held.len() <= 6 && next == ' ' => {
-                self.start_style(Style::Bold, out);
-                out.push_str(&held);
-            }
-            [b'*', b'*'] if !self.line.code && (self.line.bold || !next.is_whitespace()) => {
-                self.toggle(&held, |line| &mut line.bold, Style::Bold, out);
-            }
-            [b'`'] => self.toggle(&held, |line| &mut line.code, Style::Code, out),
-            _ => out.push_str(&held),
-        }
-        self.line.begun |= !held.is_empty();
-    }
-
-    fn start_style(&mut self, style: Style, out: &mut String) {
-        self.line.style = Some(style);
-        out.push_str(style.start());
-    }
-
-    /// Marks have the style of what they enclose.
-    fn toggle(&mut self, marks: &str, flag: fn(&mut MarkdownLine) -> &mut bool, style: Style, out: &mut String) {
-        let flag = flag(&mut self.line);
-        *flag = !*flag;
-        if *flag {
-            out.push_str(style.start());
-            out.push_str(marks);
-            return;
-        }
-        out.push_str(marks);
-        out.push_str(Style::END);
-        let MarkdownLine { style, bold, code, .. } = &self.line;
-        let still = [*style, bold.then_some(Style::Bold), code.then_some(Style::Code)];
-        still.into_iter().flatten().for_each(|style| out.push_str(style.start()));
-    }
-
-    /// No style runs on into the next line, whatever was left open.
-    fn end_line(&mut self, out: &mut String) {
-        let line = std::mem::take(&mut self.line);
-        if line.style.is_some() || line.bold || line.code {
-            out.push_str(Style::END);
-        }
-        out.push('\n');
-    }
-
-    fn write(&mut self, c: char, out: &mut String) {
-        match c {
-            '\t' => out.push_str("    "),
-            // These belong to an emoji: they change how the sign before them looks, and not where anything stands.
-            '\u{fe0f}' | '\u{200d}' if self.previous.is_some_and(|before| !before.is_ascii_alphanumeric()) => {
-                out.push(c);
-            }
-            c if is_deceptive(c) => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-        self.line.begun |= c != ' ';
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Styles as letters in braces.
-    fn shown(pieces: &[&str]) -> String {
-        let mut markdown = Markdown::new(true);
-        let mut out: String = pieces.iter().map(|piece| markdown.push(piece)).collect();
-        out.push_str(&markdown.finish());
-        let names = [
-            (Style::Bold.start(), "{b}"),
-            (Style::Code.start(), "{c}"),
-            (Style::Dim.start(), "{d}"),
-            (Style::END, "{}"),
-        ];
-        names.iter().fold(out, |text, (code, name)| text.replace(code, name))
+/// A sign as it is, unless it deceives.
+fn plain(c: char, previous: Option<char>, out: &mut String) {
+    match c {
+        '\n' => out.push('\n'),
+        '\t' => out.push_str("    "),
+        // These belong to an emoji: they change how the sign before them looks, and not where anything stands.
+        '\u{fe0f}' | '\u{200d}' if previous.is_some_and(|before| !before.is_ascii_alphanumeric()) => out.push(c),
+        c if is_deceptive(c) => out.extend(c.escape_default()),
+        c => out.push(c),
     }
+}
 
-    #[test]
-    fn text_keeps_every_sign_and_gets_styles() {
-        let cases = [
-            ("plain\n", "plain\n"),
-            ("no end", "no end\n"),
-            ("# Title\nx\n", "{b}# Title{}\nx\n"),
-            ("#hash\n", "#hash\n"),
-            ("a **b** c\n", "a {b}**b**{} c\n"),
-            ("2 ** 3\n", "2 ** 3\n"),
-            ("**open\nnext\n", "{b}**open{}\nnext\n"),
-            ("* item with `code`\n", "* item with {c}`code`{}\n"),
-            ("`a ** b`\n", "{c}`a ** b`{}\n"),
-            ("```rust\nlet a = b ** c; # x\n```\nend\n", "{d}```rust{}\nlet a = b ** c; # x\n{d}```{}\nend\n"),
-            ("  ```\nx\n  ```\n", "  {d}```{}\nx\n  {d}```{}\n"),
-            ("# a `b` c\n", "{b}# a {c}`b`{}{b} c{}\n"),
-            ("\tx\u{1b}[2J\r\n", "    x\\u{1b}[2J\\r\n"),
-            ("⚠\u{fe0f} gi\u{200d}t\n", "⚠\u{fe0f} gi\\u{200d}t\n"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(shown(&[text]), expected, "{text:?}");
-            let letters: Vec<String> = text.chars().map(String::from).collect();
-            let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-            assert_eq!(shown(&letters), expected, "letter by letter: {text:?}");
+/// A text whose marks become style.
+#[derive(Debug)]
+pub struct MarkdownPage {
+    columns: usize,
+    flow: Flow,
+    inline: InlineReader,
+    state: PageState,
+    /// Lines of what may be a table.
+    table: Vec<String>,
+}
+
+#[derive(Debug)]
+enum PageState {
+    /// It is not known yet what the line is.
+    Start(String),
+    /// Words that are shown as they come.
+    Text,
+    /// A row of a table, so far.
+    Row(String),
+    /// Code, and the present line of it.
+    Code { fence: CodeFence, line: String },
+}
+
+/// What encloses code.
+#[derive(Debug)]
+struct CodeFence {
+    mark: char,
+    count: usize,
+    painter: Option<Painter>,
+}
+
+/// A table is no longer than this, nor is a line of code or of a table.
+const MOST_ROWS: usize = 500;
+const LONGEST_LINE: usize = 8_000;
+
+impl MarkdownPage {
+    fn new(columns: usize) -> Self {
+        let columns = columns.max(1);
+        Self {
+            columns,
+            flow: Flow::new(columns),
+            inline: InlineReader::default(),
+            state: PageState::Start(String::new()),
+            table: Vec::new(),
         }
     }
 
-    #[test]
-    fn without_styles_only_what_deceives_is_changed() {
-        let mut markdown = Markdown::new(false);
-        assert_eq!(markdown.push("# **a** `b`\u{7}"), "# **a** `b`\\u{7}");
-        assert!(markdown.is_within_line());
-        assert_eq!(markdown.finish(), "\n");
-        assert_eq!((markdown.is_within_line(), markdown.finish().as_str()), (false, ""));
+    fn push(&mut self, mut text: &str, out: &mut String) {
+        while let Some(c) = text.chars().next() {
+            let taken = self.take_many(text, out);
+            if taken > 0 {
+                text = text.get(taken..).unwrap_or_default();
+                continue;
+            }
+            self.take(c, out);
+            text = text.get(c.len_utf8()..).unwrap_or_default();
+        }
     }
 
-    /// All that is shown of a text that came in these pieces.
-    fn written(text: &str, cuts: &[usize]) -> String {
-        let mut markdown = Markdown::new(true);
-        let (mut out, mut start) = (String::new(), 0);
-        for cut in cuts.iter().copied().filter(|cut| text.is_char_boundary(*cut)) {
-            if cut >= start {
-                out.push_str(&markdown.push(&text[start..cut]));
-                start = cut;
+    /// Takes what the text begins with and needs no look at every character; gives how many bytes that is.
+    fn take_many(&mut self, text: &str, out: &mut String) -> usize {
+        match &mut self.state {
+            PageState::Text => self.inline.take_plain(text, &mut self.flow, out),
+            PageState::Row(line) | PageState::Code { line, .. } => {
+                let part = text.find('\n').map_or(text, |end| &text[..end]);
+                if line.len() + part.len() > LONGEST_LINE {
+                    return 0;
+                }
+                line.push_str(part);
+                part.len()
+            }
+            PageState::Start(_) => 0,
+        }
+    }
+
+    fn take(&mut self, c: char, out: &mut String) {
+        match &mut self.state {
+            PageState::Text if c == '\n' => {
+                self.inline.end(&mut self.flow, out);
+                self.flow.end_line(out);
+                self.state = PageState::Start(String::new());
+            }
+            PageState::Text => self.inline.take(c, &mut self.flow, out),
+            PageState::Start(start) => {
+                let opening = if c == '\n' {
+                    Some(line::at_end(start))
+                } else {
+                    start.push(c);
+                    line::so_far(start)
+                };
+                if let Some(opening) = opening {
+                    let start = std::mem::take(start);
+                    self.open(opening, &start, out);
+                    if c == '\n' {
+                        self.end_opened(out);
+                    }
+                }
+            }
+            PageState::Row(row) => {
+                if c == '\n' || row.len() >= LONGEST_LINE {
+                    let row = std::mem::take(row);
+                    self.state = PageState::Start(String::new());
+                    self.end_row(row, out);
+                    // A row that is too long goes on as a line of its own.
+                    if c != '\n' {
+                        self.take(c, out);
+                    }
+                } else {
+                    row.push(c);
+                }
+            }
+            PageState::Code { fence, line } => {
+                if c != '\n' && line.len() < LONGEST_LINE {
+                    line.push(c);
+                    return;
+                }
+                let code = std::mem::take(line);
+                if c == '\n' && fence.is_closed_by(&code) {
+                    dim(&format!("{}──\n", indent(&code)), out);
+                    self.state = PageState::Start(String::new());
+                    return;
+                }
+                fence.write(&code, out);
+                out.push('\n');
+                if c != '\n' {
+                    line.push(c);
+                }
             }
         }
-        out.push_str(&markdown.push(&text[start..]));
-        out + &markdown.finish()
     }
 
-    proptest::proptest! {
-        #[test]
-        fn no_text_paints_and_no_split_matters(
-            text in r"([ -~]|[*`#\n\t\r]|\PC|[\x00-\x1f\x7f-\x9f\u{202e}\u{200b}\u{fe0f}]){0,60}",
-            mut cuts in proptest::collection::vec(0..120usize, 0..6),
-        ) {
-            cuts.sort_unstable();
-            cuts.retain(|cut| *cut <= text.len());
-            let whole = written(&text, &[]);
-            proptest::prop_assert_eq!(&written(&text, &cuts), &whole);
-            let styles = [Style::Bold, Style::Code, Style::Dim].map(Style::start);
-            let plain = styles.iter().chain([&Style::END]).fold(whole, |text, code| text.replace(code, ""));
-            proptest::prop_assert!(!plain.chars().any(|c| c != '\n' && c.is_control()), "{plain:?}");
+    /// What the line is has been found out; what it begins with is written.
+    fn open(&mut self, opening: Opening, start: &str, out: &mut String) {
+        if !matches!(opening, Opening::Row) {
+            self.end_table(out);
+        }
+        match opening {
+            Opening::Row => self.state = PageState::Row(start.to_owned()),
+            Opening::Empty => self.state = PageState::Text,
+            Opening::Rule => {
+                dim(&"─".repeat(self.columns.min(60)), out);
+                self.state = PageState::Text;
+            }
+            Opening::Fence { mark, count, info } => {
+                let label = if info.is_empty() { String::new() } else { format!(" {}", harmless(&info)) };
+                dim(&format!("{}──{label}\n", indent(start)), out);
+                let painter = CodeLanguage::named(&info).map(Painter::new);
+                self.state = PageState::Code { fence: CodeFence { mark, count, painter }, line: String::new() };
+            }
+            Opening::Words(line) => self.begin_words(&line, out),
         }
     }
+
+    fn begin_words(&mut self, line: &LineStart, out: &mut String) {
+        let look = match line.heading {
+            None => Appearance::PLAIN,
+            Some(1) => Appearance::BOLD.with(Appearance::UNDERLINED),
+            Some(_) => Appearance::BOLD,
+        };
+        let (first, further) = (line.margin(true), line.margin(false));
+        self.flow.begin((&first.0, first.1), further, out);
+        self.flow.set_look(look);
+        self.inline = InlineReader::new(look);
+        self.state = PageState::Text;
+        line.rest.chars().for_each(|c| self.inline.take(c, &mut self.flow, out));
+    }
+
+    /// The line that was opened is over at once.
+    fn end_opened(&mut self, out: &mut String) {
+        match self.state {
+            PageState::Text | PageState::Row(_) => self.take('\n', out),
+            PageState::Start(_) | PageState::Code { .. } => {}
+        }
+    }
+
+    fn end_row(&mut self, row: String, out: &mut String) {
+        match self.table.len() {
+            // It was none.
+            1 if !table::is_delimiter(&row) => {
+                self.end_table(out);
+                self.table.push(row);
+            }
+            _ => self.table.push(row),
+        }
+        if self.table.len() >= MOST_ROWS {
+            self.end_table(out);
+        }
+    }
+
+    /// The table that was held is drawn; what was none is text.
+    fn end_table(&mut self, out: &mut String) {
+        let lines = std::mem::take(&mut self.table);
+        if lines.len() > 1 {
+            table::draw(&lines, self.columns, out);
+            return;
+        }
+        for text in lines {
+            self.begin_words(&line::words(&text), out);
+            self.inline.end(&mut self.flow, out);
+            self.flow.end_line(out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut String) {
+        let is_open = match &self.state {
+            PageState::Text | PageState::Row(_) => true,
+            PageState::Start(start) => !start.is_empty(),
+            PageState::Code { line, .. } => !line.is_empty(),
+        };
+        if is_open {
+            self.take('\n', out);
+        }
+        self.end_table(out);
+    }
+}
+
+impl CodeFence {
+    fn is_closed_by(&self, line: &str) -> bool {
+        let marks = line.trim();
+        marks.len() >= self.count && marks.chars().all(|c| c == self.mark)
+    }
+
+    fn write(&mut self, code: &str, out: &mut String) {
+        let pieces =
+            self.painter.as_mut().map_or_else(|| vec![(code, Appearance::PLAIN)], |painter| painter.paint(code));
+        let mut previous = None;
+        for (piece, look) in pieces {
+            Appearance::PLAIN.change(look, out);
+            previous = plain_text(piece, previous, out);
+            look.change(Appearance::PLAIN, out);
+        }
+    }
+}
+
+/// The same for a text; gives its last sign.
+fn plain_text(text: &str, mut previous: Option<char>, out: &mut String) -> Option<char> {
+    // Nearly all that comes is plain.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+        out.push_str(text);
+        return text.chars().next_back().or(previous);
+    }
+    for c in text.chars() {
+        plain(c, previous, out);
+        previous = Some(c);
+    }
+    previous
+}
+
+fn dim(text: &str, out: &mut String) {
+    Appearance::PLAIN.change(Appearance::DIM, out);
+    out.push_str(text.trim_end_matches('\n'));
+    Appearance::DIM.change(Appearance::PLAIN, out);
+    out.push_str(if text.ends_with('\n') { "\n" } else { "" });
+}
+
+/// The blanks that a line begins with.
+fn indent(line: &str) -> String {
+    line.chars().take_while(|c| *c == ' ').collect()
+}
+
+fn harmless(text: &str) -> String {
+    let mut out = String::new();
+    plain_text(text, None, &mut out);
+    out
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use llm_do::approval::{Memory, Question, RAISE_LIMIT, answer_by_values};
+use llm_do::approval::{Form, Memory, Question, RAISE_LIMIT};
 use llm_do::escape::visible;
 use llm_do::questions::QuestionId;
 use llm_do::{Answer, ApprovalRequest, RawJson};
@@ -13,6 +13,7 @@ use crate::draft::DraftLine;
 use crate::terminal::arguments::{self, EditableArguments};
 use crate::terminal::attention::QuestionStage;
 use crate::terminal::editor::Editor;
+use crate::terminal::form::{self, FormDraft, FormOutcome};
 use crate::terminal::lasting::{Lasting, RuleOutcome};
 use crate::terminal::style::{Style, Styles, wrap, wrap_words};
 use crate::terminal::{DraftOutcome, KeyPress, KeySign, Terminal, TerminalKeys, TerminalSize};
@@ -120,6 +121,10 @@ impl Asking {
     pub async fn ask(&mut self, request: &ApprovalRequest) -> Option<Answer> {
         let number = self.numbers.of(&request.id);
         if self.lasting.covers(request) {
+            if self.has_title {
+                let words = format!("✓ {} was approved: the rule that you added allows it", visible(&request.tool));
+                console::complain(&format!("{}\n", self.styles.paint(Style::Dim, &words)));
+            }
             return Some(Answer::Once);
         }
         let answer = {
@@ -139,9 +144,12 @@ impl Asking {
     }
 
     async fn answer(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<Answer> {
+        if let Some(form) = &request.question.form {
+            return self.fill(request, form, number).await;
+        }
         let is_about_limit = request.tool == RAISE_LIMIT;
         let lasts = request.memory == Memory::CallOrTool && self.lasting.is_offered(request);
-        let offer = AnswerOffer { memory: request.memory, lasts, raises: is_about_limit };
+        let offer = AnswerOffer { memory: request.memory, lasts, raises: is_about_limit, fills: false };
         let mut asked = AskedCall { request, number, offer, edited: None };
         loop {
             match self.choice(&asked).await? {
@@ -152,7 +160,7 @@ impl Asking {
                     let mut keys = self.terminal.keys()?;
                     let typed = keys.line("raise it to? ", &mut DraftLine::default()).await?;
                     let DraftOutcome::Text(typed) = typed else { continue };
-                    match answer_by_values(&request.tool, &request.arguments, &[(String::new(), typed)]) {
+                    match request.answer_by_values(&[(String::new(), typed)]) {
                         Ok(answer) => return Ok(answer),
                         Err(wrong) => console::complain(&format!("not raised: {}\n", visible(&wrong))),
                     }
@@ -176,13 +184,43 @@ impl Asking {
                     match arguments::edit(&self.editor, &self.terminal, editable, judged).await {
                         Ok(Some(edited)) => {
                             // What is asked about now was written by the person, and is remembered for nobody.
-                            let offer = AnswerOffer { memory: Memory::Nothing, lasts: false, raises: false };
+                            let offer =
+                                AnswerOffer { memory: Memory::Nothing, lasts: false, raises: false, fills: false };
                             asked = AskedCall { edited: Some(edited), offer, ..asked };
                         }
                         Ok(None) => console::complain("nothing was changed\n"),
                         Err(reason) => console::complain(&format!("not edited: {reason}\n")),
                     }
                 }
+            }
+        }
+    }
+
+    /// A form, shown whole before its first field is asked for.
+    async fn fill(&self, request: &ApprovalRequest, form: &Form, number: QuestionNumber) -> io::Result<Answer> {
+        let offer = AnswerOffer { memory: Memory::Nothing, lasts: false, raises: false, fills: true };
+        let asked = AskedCall { request, number, offer, edited: None };
+        let mut draft = FormDraft::of(form);
+        loop {
+            let mut keys = self.terminal.keys()?;
+            match self.show(&mut keys, &asked).await? {
+                ShownQuestion::Whole => {}
+                ShownQuestion::Left(QuestionChoice::Answer(answer)) => return Ok(answer),
+                ShownQuestion::Left(QuestionChoice::Reason) => return Ok(Answer::Refuse { reason: None }),
+                ShownQuestion::Left(QuestionChoice::Again | QuestionChoice::Edit | QuestionChoice::Rule) => continue,
+            }
+            keys.show("", QuestionStage::Answer, KeySign::default()).await;
+            if !keys.settle().await? {
+                continue;
+            }
+            match draft.fill(&mut keys).await? {
+                FormOutcome::Answer(answer) => {
+                    if matches!(answer, Answer::Refuse { .. }) {
+                        console::complain("declined\n");
+                    }
+                    return Ok(answer);
+                }
+                FormOutcome::Again => {}
             }
         }
     }
@@ -209,6 +247,9 @@ impl Asking {
             wrap(&line.text, columns).into_iter().map(|row| painted(self.styles, line.role, &row)).collect()
         };
         let mut rows: Vec<String> = asked.lines().iter().flat_map(painted_rows).collect();
+        if asked.offer.fills {
+            rows.extend(wrap(form::HOW, columns));
+        }
         rows.extend(key_rows(&question::keys(asked.offer), self.styles, columns));
         rows
     }

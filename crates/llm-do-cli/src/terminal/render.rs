@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use llm_do::escape::visible_lines;
+use llm_do::escape::{visible, visible_lines};
 use llm_do::events::{ApprovalResult, CallEnd, CallOutput, ToolReturn};
 use llm_do::{Event, EventKind, RawJson};
 
-use crate::terminal::markdown::Markdown;
-use crate::terminal::style::{Style, Styles, fit, width};
+use crate::terminal::calls::{CallNumbering, ResultLines, ToldCalls};
+use crate::terminal::markdown::{Markdown, MarkdownForm};
+use crate::terminal::style::{Style, Styles, fit, width, wrap_words};
 use crate::terminal::summary;
 
 /// How much is said on stderr.
@@ -35,7 +36,17 @@ pub struct View {
     pub streamed: bool,
     pub stdout_is_terminal: bool,
     pub stdout: Styles,
+    /// What becomes of the marks of an answer.
+    pub answers: MarkdownForm,
     pub stderr: Styles,
+    pub thoughts: Thoughts,
+}
+
+/// Whether a person sees what models think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thoughts {
+    Hidden,
+    Shown,
 }
 
 impl View {
@@ -55,7 +66,18 @@ impl View {
 
     /// Whether pieces of streams are shown anywhere.
     pub fn hears_deltas(self) -> bool {
-        self.streamed || self.verbosity == Verbosity::Text
+        self.streamed || self.verbosity == Verbosity::Text || self.shows(Words::Thought)
+    }
+
+    /// Whether words beside the answer are shown.
+    fn shows(self, words: Words) -> bool {
+        match self.verbosity {
+            Verbosity::Quiet | Verbosity::Messages => false,
+            Verbosity::Text => true,
+            Verbosity::Normal | Verbosity::Calls => {
+                words == Words::Thought && self.live && self.thoughts == Thoughts::Shown
+            }
+        }
     }
 }
 
@@ -75,6 +97,9 @@ pub struct Renderer {
     speaker: Option<(u64, Words)>,
     /// Whether the present reply was shown as it came.
     streamed_reply: bool,
+    /// Whether the turn has its input: what is said to it now was typed meanwhile, and stands nowhere yet.
+    has_input: bool,
+    calls: ToldCalls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +116,38 @@ impl Renderer {
     pub fn new(view: View) -> Self {
         Self {
             view,
-            answer: Markdown::new(view.stdout.coloured),
-            aside: Markdown::new(false),
+            answer: Markdown::new(view.answers, WIDEST),
+            aside: Markdown::new(MarkdownForm::Source, WIDEST),
             speaker: None,
             streamed_reply: false,
+            has_input: false,
+            calls: ToldCalls::default(),
         }
+    }
+
+    /// Calls have numbers from now on, by which a person asks for what came of them.
+    pub fn number_calls(&mut self, numbering: CallNumbering) {
+        self.calls.numbering = numbering;
+    }
+
+    /// What was told of calls.
+    pub fn calls(&self) -> &ToldCalls {
+        &self.calls
+    }
+
+    /// Another turn begins.
+    pub fn restart(&mut self) {
+        self.has_input = false;
+    }
+
+    /// Thoughts are shown from now on, or not any more.
+    pub fn set_thoughts(&mut self, thoughts: Thoughts) {
+        self.view.thoughts = thoughts;
+    }
+
+    /// How wide the terminal is that answers go to.
+    pub fn set_answer_columns(&mut self, columns: usize) {
+        self.answer.set_columns(columns);
     }
 
     /// Whether a text stands on a line without end: nothing else may be written there.
@@ -103,12 +155,23 @@ impl Renderer {
         self.answer.is_within_line() || self.speaker.is_some()
     }
 
+    /// Nothing follows for a while: what is held of the answer is shown as far as it can be.
+    pub fn show_early(&mut self, out: &mut Vec<OutputPiece>) {
+        let held = self.answer.show_early();
+        if !held.is_empty() {
+            out.push(OutputPiece::Out(held));
+        }
+    }
+
     pub fn render(&mut self, event: &Event, columns: Option<usize>, out: &mut Vec<OutputPiece>) {
         match &event.kind {
             EventKind::TextDelta { text } if event.depth == 0 && self.view.streamed => {
                 self.end_aside(out);
                 self.streamed_reply = true;
-                out.push(OutputPiece::Out(self.answer.push(text)));
+                let shown = self.answer.push(text);
+                if !shown.is_empty() {
+                    out.push(OutputPiece::Out(shown));
+                }
             }
             EventKind::TextDelta { text } => self.speak(event, Words::Said, text, out),
             EventKind::ThinkingDelta { text } => self.speak(event, Words::Thought, text, out),
@@ -120,18 +183,28 @@ impl Renderer {
                 out.push(OutputPiece::Out(self.answer.finish()));
             }
             EventKind::TextComplete { .. } => self.end_aside(out),
+            EventKind::UserMessage { text } if event.depth == 0 => {
+                if std::mem::replace(&mut self.has_input, true) && self.view.tells_notes() {
+                    self.end_lines(out);
+                    out.push(OutputPiece::Err(quoted(text)));
+                }
+            }
             kind => {
                 if let EventKind::RequestStarted { .. } = kind
                     && event.depth == 0
                 {
                     self.streamed_reply = false;
                 }
-                if let Some(RenderedLine { depth, style, text }) = self.line(event) {
+                for RenderedLine { depth, style, text } in self.lines(event) {
                     self.end_lines(out);
                     let indent = " ".repeat(INDENT * depth);
                     let columns = columns.map_or(WIDEST, |columns| columns.saturating_sub(1));
-                    let text = fit(&text, columns.saturating_sub(width(&indent)).max(20));
-                    out.push(OutputPiece::Err(format!("{indent}{}\n", self.view.stderr.paint(style, &text))));
+                    let room = columns.saturating_sub(width(&indent)).max(20);
+                    // What went wrong is no use if its end is cut off.
+                    let rows = if style == Style::Warning { in_rows(&text, room) } else { vec![fit(&text, room)] };
+                    for row in rows {
+                        out.push(OutputPiece::Err(format!("{indent}{}\n", self.view.stderr.paint(style, &row))));
+                    }
                 }
             }
         }
@@ -140,8 +213,10 @@ impl Renderer {
     /// Ends whatever stands on an open line.
     pub fn end_lines(&mut self, out: &mut Vec<OutputPiece>) {
         self.end_aside(out);
-        if self.answer.is_within_line() {
-            out.push(OutputPiece::Out(self.answer.finish()));
+        // Words may be held that nobody has seen.
+        let held = self.answer.pause();
+        if !held.is_empty() {
+            out.push(OutputPiece::Out(held));
         }
     }
 
@@ -152,7 +227,7 @@ impl Renderer {
     }
 
     fn speak(&mut self, event: &Event, words: Words, text: &str, out: &mut Vec<OutputPiece>) {
-        if self.view.verbosity != Verbosity::Text {
+        if !self.view.shows(words) {
             return;
         }
         if self.speaker != Some((event.call, words)) {
@@ -165,10 +240,14 @@ impl Renderer {
             out.push(OutputPiece::Err(self.view.stderr.paint(Style::Dim, &start)));
             self.speaker = Some((event.call, words));
         }
-        out.push(OutputPiece::Err(self.aside.push(text)));
+        let shown = self.aside.push(text);
+        out.push(OutputPiece::Err(match words {
+            Words::Said => shown,
+            Words::Thought => self.view.stderr.paint(Style::Dim, &shown),
+        }));
     }
 
-    fn calls(&self, depth: usize, text: impl FnOnce() -> String) -> Option<RenderedLine> {
+    fn told(&self, depth: usize, text: impl FnOnce() -> String) -> Option<RenderedLine> {
         self.view.tells_calls().then(|| RenderedLine { depth, style: Style::Dim, text: text() })
     }
 
@@ -181,61 +260,125 @@ impl Renderer {
         self.view.tells_notes().then_some(RenderedLine { depth: 0, style: Style::Warning, text })
     }
 
+    /// What a request took, where each is told of.
+    fn request(&self, event: &Event) -> Option<RenderedLine> {
+        if !matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) {
+            return None;
+        }
+        match &event.kind {
+            EventKind::CacheHit { model, saved } => {
+                let cost = summary::cost(saved);
+                self.told(event.depth, || format!("· {model} was not asked: known from the cache, {cost} saved"))
+            }
+            EventKind::RequestFinished { model, duration_ms, usage, .. } => {
+                let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
+                self.told(event.depth, || format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
+            }
+            EventKind::RequestFailed { model, usage, error, .. } if usage.requests > 0 => {
+                let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
+                self.told(event.depth, || format!("· {model} gave no reply, {tokens}, {cost}: {error}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is said of an event, one line for most.
+    fn lines(&mut self, event: &Event) -> Vec<RenderedLine> {
+        let caller = event.depth.saturating_sub(1);
+        match &event.kind {
+            EventKind::CallStarted { name, input, .. } if event.depth > 0 => self.begun(caller, event, "", name, input),
+            EventKind::ToolCalled { id, tool, arguments, .. } => self.begun(event.depth, event, id, tool, arguments),
+            EventKind::CallFinished { name, ended, duration_ms, .. } if event.depth > 0 => match ended {
+                CallEnd::Output(output) => self.ended(caller, event, "", name, Ok(&brief(output)), *duration_ms),
+                CallEnd::Error(error) => self.ended(caller, event, "", name, Err(error), *duration_ms),
+            },
+            EventKind::ToolReturned { id, tool, returned, duration_ms } => {
+                let result = match returned {
+                    ToolReturn::Result(result) => Ok(result.as_str()),
+                    ToolReturn::Error(error) => Err(error.as_str()),
+                };
+                self.ended(event.depth, event, id, tool, result, *duration_ms)
+            }
+            _ => {
+                let line = self.line(event);
+                if line.is_some() {
+                    self.calls.interrupt();
+                }
+                line.into_iter().collect()
+            }
+        }
+    }
+
+    fn begun(&mut self, depth: usize, event: &Event, id: &str, tool: &str, arguments: &RawJson) -> Vec<RenderedLine> {
+        let all = self.view.verbosity >= Verbosity::Calls;
+        let text = self.calls.begin(event.call, id, tool, arguments, all);
+        self.told(depth, || text).into_iter().collect()
+    }
+
+    fn ended(
+        &mut self,
+        depth: usize,
+        event: &Event,
+        id: &str,
+        tool: &str,
+        result: Result<&str, &str>,
+        duration_ms: u64,
+    ) -> Vec<RenderedLine> {
+        match result {
+            Ok(result) => {
+                let ResultLines { heading, lines } = self.calls.end(event.call, id, tool, result, &took(duration_ms));
+                heading.into_iter().chain(lines).filter_map(|line| self.told(depth, || line)).collect()
+            }
+            Err(error) => {
+                let text = self.calls.fail(event.call, id, tool, error);
+                self.complaint(depth, || text).into_iter().collect()
+            }
+        }
+    }
+
     /// The one line that most events are.
     fn line(&self, event: &Event) -> Option<RenderedLine> {
-        let caller = event.depth.saturating_sub(1);
-        let nested = event.depth > 0;
         match &event.kind {
-            EventKind::CallStarted { name, input, .. } if nested => {
-                self.calls(caller, || format!("→ {name} {}", input.get()))
-            }
-            EventKind::CallFinished { name, ended, duration_ms, .. } if nested => match ended {
-                CallEnd::Output(output) => {
-                    self.calls(caller, || format!("← {name} {}{}", brief(output), took(*duration_ms)))
-                }
-                CallEnd::Error(error) => self.complaint(caller, || format!("✗ {name}: {error}")),
-            },
-            EventKind::ToolCalled { tool, arguments, .. } => {
-                self.calls(event.depth, || format!("→ {tool} {}", arguments.get()))
-            }
-            EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
-                ToolReturn::Result(result) => {
-                    self.calls(event.depth, || format!("← {tool} {result}{}", took(*duration_ms)))
-                }
-                ToolReturn::Error(error) => self.complaint(event.depth, || format!("✗ {tool}: {error}")),
-            },
             EventKind::ToolProgressed { tool, progress, total, message, .. }
                 if self.view.verbosity >= Verbosity::Calls =>
             {
                 let shown = summary::progress(*progress, *total, message.as_deref());
-                self.calls(event.depth, || format!("… {tool} {shown}"))
+                self.told(event.depth, || format!("… {tool} {shown}"))
             }
             EventKind::ToolsetStarted { toolset } if self.view.verbosity >= Verbosity::Calls => {
-                self.calls(event.depth, || format!("→ starting {toolset}"))
+                self.told(event.depth, || format!("→ starting {toolset}"))
             }
             EventKind::ToolsetReady { toolset, tools, duration_ms } => {
                 let tools = if *tools == 1 { "1 tool".to_owned() } else { format!("{tools} tools") };
-                self.calls(event.depth, || format!("← {toolset} has {tools}{}", took(*duration_ms)))
+                self.told(event.depth, || format!("← {toolset} has {tools}{}", took(*duration_ms)))
             }
             EventKind::ToolsetFailed { toolset, error, .. } => {
                 self.complaint(event.depth, || format!("✗ {toolset}: {error}"))
             }
             EventKind::ToolRefused { tool, reason, .. } => {
+                // What would fit is for the model to read.
+                let reason = match reason.split_once("; the schema is {") {
+                    Some((words, _)) if self.view.verbosity < Verbosity::Calls => words,
+                    Some(_) | None => reason,
+                };
                 self.complaint(event.depth, || format!("✗ {tool} was refused: {reason}"))
             }
-            EventKind::ApprovalAnswered { tool, answer, .. } => {
-                let by = unasked(*answer)?;
-                self.calls(event.depth, || format!("✓ {tool} was approved: {by}"))
+            EventKind::ApprovalAnswered { tool, answer, rule, .. } => {
+                let by = unasked(*answer, rule.as_deref())?;
+                self.told(event.depth, || format!("✓ {tool} was approved: {by}"))
             }
             EventKind::ServerToolUsed { tool, input, .. } => {
                 let input = input.as_ref().map_or("", RawJson::get);
-                self.calls(event.depth, || format!("→ {tool} (run by the provider) {input}"))
+                self.told(event.depth, || format!("→ {tool} (run by the provider) {input}"))
             }
             // It is shown also where calls have no lines: a person who waits wants to know what for.
             EventKind::RetryScheduled { wait_ms, reason, .. } if self.view.tells_notes() => {
                 let when = if *wait_ms == 0 { "at once".to_owned() } else { format!("in {}", milliseconds(*wait_ms)) };
                 let text = format!("… asking again {when}: {reason}");
                 Some(RenderedLine { depth: event.depth, style: Style::Warning, text })
+            }
+            EventKind::ModelSwitched { from, to, reason } => {
+                self.note(&format!("{to} is asked instead of {from}: {reason}"))
             }
             // Who wants to be warned of a budget has asked for it.
             EventKind::LimitApproached { limit, used, allowed } if limit.starts_with("budget ") => {
@@ -248,32 +391,23 @@ impl Renderer {
             EventKind::ToolsetCloseFailed { toolset, error } => {
                 self.note(&format!("the toolset `{toolset}` could not be closed: {error}"))
             }
-            EventKind::RequestFinished { model, duration_ms, usage, .. }
-                if matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) =>
-            {
-                let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
-                self.calls(event.depth, || format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
-            }
-            EventKind::RequestFailed { model, usage, error, .. }
-                if usage.requests > 0 && matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) =>
-            {
-                let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
-                self.calls(event.depth, || format!("· {model} gave no reply, {tokens}, {cost}: {error}"))
+            EventKind::CacheHit { .. } | EventKind::RequestFinished { .. } | EventKind::RequestFailed { .. } => {
+                self.request(event)
             }
             EventKind::ProcessOutput { text, .. } if self.view.verbosity >= Verbosity::Calls => {
-                self.calls(event.depth, || format!("| {}", visible_lines(text.trim_end())))
+                self.told(event.depth, || format!("| {}", visible_lines(text.trim_end())))
             }
             EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }
+            | EventKind::ToolCalled { .. }
+            | EventKind::ToolReturned { .. }
             | EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
             | EventKind::TextComplete { .. }
             | EventKind::ThinkingDelta { .. }
             | EventKind::ApprovalAsked { .. }
             | EventKind::RequestStarted { .. }
-            | EventKind::RequestFinished { .. }
             | EventKind::RetryScheduled { .. }
-            | EventKind::RequestFailed { .. }
             | EventKind::ToolProgressed { .. }
             | EventKind::ToolsetStarted { .. }
             | EventKind::LimitApproached { .. }
@@ -284,18 +418,42 @@ impl Renderer {
     }
 }
 
+/// What a person has said, as a prompt would show it.
+pub fn quoted(text: &str) -> String {
+    format!("> {}\n", visible_lines(text).trim_end().replace('\n', "\n> "))
+}
+
 /// Why no person was asked; `None` if one was, since that person has seen the answer.
-fn unasked(answer: ApprovalResult) -> Option<&'static str> {
+fn unasked(answer: ApprovalResult, rule: Option<&str>) -> Option<String> {
     match answer {
-        ApprovalResult::Policy => Some("--approve-all is on"),
-        ApprovalResult::Remembered => Some("you allowed it for this session"),
-        ApprovalResult::Rule => Some("a lasting rule allows it"),
+        ApprovalResult::Policy => Some("--approve-all is on".to_owned()),
+        ApprovalResult::Remembered => Some("you allowed it for this session".to_owned()),
+        ApprovalResult::Rule => Some(match rule {
+            Some(place) => format!("a lasting rule allows it ({place})"),
+            None => "a lasting rule allows it".to_owned(),
+        }),
         ApprovalResult::Once
         | ApprovalResult::CallForSession
         | ApprovalResult::ToolForSession
         | ApprovalResult::Edited
+        | ApprovalResult::Values
         | ApprovalResult::Refused => None,
     }
+}
+
+/// A text in a few rows, which end between words.
+fn in_rows(text: &str, columns: usize) -> Vec<String> {
+    const MOST: usize = 6;
+    let near: String = text.chars().take(MOST * columns).collect();
+    let words: Vec<String> = visible(&near).split(' ').map(str::to_owned).collect();
+    let mut rows = wrap_words(&words, " ", columns.saturating_sub(INDENT));
+    let is_cut = rows.len() > MOST || near.len() < text.len();
+    rows.truncate(MOST);
+    rows.iter_mut().skip(1).for_each(|row| row.insert_str(0, "  "));
+    if let Some(last) = rows.last_mut().filter(|_| is_cut) {
+        *last = fit(&format!("{last} …"), columns);
+    }
+    rows
 }
 
 struct RenderedLine {

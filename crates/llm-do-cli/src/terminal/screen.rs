@@ -6,6 +6,7 @@ use llm_do::escape::visible;
 use llm_do::questions::{AnswerError, BY_THE_RUN, OpenQuestion};
 use llm_do::runs::RestoredTurns;
 use llm_do::{Answer, Event, Input, Message, Output, RunError};
+use llm_do_launch::saved_files::{SavedFile, TurnFiles};
 use llm_do_launch::session::{
     ChangedConversation, ConversationChange, KeptTurn, QuestionQueue, Session, SessionUpdates, TurnResult, Update,
 };
@@ -16,8 +17,10 @@ use crate::console::{self, StdoutReader};
 use crate::countdown::Countdown;
 use crate::failure::Failure;
 use crate::signals::{Signals, StopReason};
+use crate::terminal::calls::CallNumbering;
 use crate::terminal::display::Display;
 use crate::terminal::prompt::Asking;
+use crate::terminal::typing::{TurnWish, TypedAhead};
 
 /// How a turn ended.
 #[derive(Debug)]
@@ -57,6 +60,12 @@ pub struct Screen {
     pub timeout: Option<Duration>,
     /// Whether whoever stops a turn is back at a prompt, and does not leave.
     pub has_prompt: bool,
+    /// What is typed during a turn.
+    pub typed: TypedAhead,
+    /// Whether it is read: nobody else reads keys while a turn goes on.
+    pub reads_keys: bool,
+    /// Files that replies and results brought so far.
+    pub files: Vec<SavedFile>,
 }
 
 /// Who answers the questions of a run at the terminal.
@@ -148,7 +157,7 @@ impl Screen {
                         self.display.step_back();
                         return ScreenOutcome::Ended(changed);
                     }
-                    Some(Update::Events(events)) => self.display.show(events),
+                    Some(Update::Events(events)) => self.display.show(events, &mut self.typed),
                     Some(Update::Note(note)) => tell_note(&note),
                     Some(Update::Question(_) | Update::Answered(..) | Update::TurnEnded(_) | Update::Opened(_)) => {}
                     Some(Update::Closed(_)) | None => {
@@ -175,20 +184,29 @@ impl Screen {
                 if !session.questions.open().iter().any(|open| open.id() == question.id()) {
                     continue;
                 }
+                self.display.clock.wait(Instant::now().into_std());
                 let (meanwhile, interrupted) = self.ask(session, question, &mut countdown).await;
+                self.display.clock.go_on(Instant::now().into_std());
                 meanwhile.notes.iter().for_each(|note| console::complain(note));
-                self.display.show(meanwhile.events.into_iter());
+                self.take_aside();
+                self.display.show(meanwhile.events.into_iter(), &mut self.typed);
                 stopped = stopped.or(interrupted.map(|stopped| leave(session, cancelled, stopped, has_prompt)));
                 if let Some(turn) = meanwhile.ended {
-                    self.display.step_back();
-                    return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
+                    return ScreenOutcome::Ended(ended(turn, stopped, &mut self.display, &mut self.files));
                 }
                 continue;
             }
+            let mut keys = None;
             tokio::select! {
                 biased;
                 signal = self.signals.next() => match stopped {
-                    None => stopped = Some(cancel(session, cancelled, signal.stops(), has_prompt)),
+                    None => {
+                        if has_prompt && !self.reads_keys {
+                            // The terminal has echoed the key.
+                            console::complain("\n");
+                        }
+                        stopped = Some(cancel(session, cancelled, signal.stops(), has_prompt));
+                    }
                     Some(_) => return ScreenOutcome::Killed(signal.stops()),
                 },
                 // Before the events: those of agents that never wait do not end.
@@ -200,12 +218,9 @@ impl Screen {
                     stopped = Some(cancel(session, cancelled, StopReason::Unread, has_prompt));
                 }
                 update = self.updates.next() => match update {
-                    Some(Update::Events(events)) => self.display.show(events),
+                    Some(Update::Events(events)) => self.display.show(events, &mut self.typed),
                     Some(Update::Question(question)) => self.waiting.push(question),
-                    Some(Update::TurnEnded(turn)) => {
-                        self.display.step_back();
-                        return ScreenOutcome::Ended(TurnEnded::of(turn, stopped));
-                    }
+                    Some(Update::TurnEnded(turn)) => return ScreenOutcome::Ended(ended(turn, stopped, &mut self.display, &mut self.files)),
                     Some(Update::Answered(id, ..)) => self.waiting.remove(&id),
                     Some(Update::Note(note)) => {
                         self.display.step_back();
@@ -214,22 +229,57 @@ impl Screen {
                     Some(Update::Opened(_) | Update::Changed(_)) => {}
                     Some(Update::Closed(_)) | None => return ScreenOutcome::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
                 },
-                _ = tick.tick(), if self.display.view.live => self.display.tick(),
+                _ = tick.tick(), if self.display.view.live => {
+                    self.display.hear_silence(session.runtime.silence());
+                    self.display.pulse(&self.typed);
+                }
+                pressed = pressed(self.asking.as_ref()), if self.reads_keys => keys = Some(pressed),
+            }
+            if let Some(pressed) = keys {
+                self.press(pressed, session);
             }
         }
     }
 
-    /// What is typed meanwhile is for the next line.
-    pub fn hush_terminal(&mut self) {
-        self.has_prompt = true;
-        if let Some(asking) = &mut self.asking {
-            asking.terminal.hush();
+    /// Takes what was typed while the turn goes on.
+    fn press(&mut self, pressed: TurnKeys, session: &Session) {
+        match pressed {
+            TurnKeys::Typed(bytes) => {
+                for wish in self.typed.read(&bytes) {
+                    match wish {
+                        TurnWish::Say(text) => session.say(text),
+                        TurnWish::More => self.display.show_cut(&self.typed),
+                    }
+                }
+                self.display.tick(&self.typed);
+            }
+            TurnKeys::Returned => self.display.returned(&self.typed),
+            // A signal says so too.
+            TurnKeys::Nothing => self.reads_keys = false,
         }
     }
 
-    /// What was typed for the next line while questions stood.
-    pub fn take_draft(&self) -> String {
-        self.asking.as_ref().map(|asking| asking.terminal.take_draft()).unwrap_or_default()
+    /// What was typed at a question and not meant for it is for the next line.
+    fn take_aside(&mut self) {
+        if let Some(asking) = &self.asking {
+            self.typed.insert(&asking.terminal.take_draft());
+        }
+    }
+
+    /// Whoever stops a turn is back at a prompt. Unless the terminal edits lines itself, what is typed meanwhile is a draft.
+    pub fn take_prompt(&mut self, is_edited: bool) {
+        self.has_prompt = true;
+        self.display.number_calls(if is_edited { CallNumbering::Keys } else { CallNumbering::Command });
+        if let Some(asking) = self.asking.as_mut().filter(|_| is_edited) {
+            asking.terminal.hush();
+            self.reads_keys = true;
+        }
+    }
+
+    /// What was typed for the next line, before and behind its cursor.
+    pub fn take_draft(&mut self) -> (String, String) {
+        self.take_aside();
+        self.typed.take_draft()
     }
 
     /// Puts back what a part of the program changed and could not put back, since it was interrupted.
@@ -341,7 +391,7 @@ impl Screen {
                     return ScreenOutcome::Killed(signal.stops());
                 }
                 update = self.updates.next() => match update {
-                    Some(Update::Events(events)) => self.display.show(events),
+                    Some(Update::Events(events)) => self.display.show(events, &mut self.typed),
                     Some(Update::Closed(closed)) => {
                         self.display.step_back();
                         return ScreenOutcome::Ended(closed.messages);
@@ -361,13 +411,31 @@ impl Screen {
     }
 }
 
+/// What a person does at the terminal while a turn goes on.
+enum TurnKeys {
+    Typed(Vec<u8>),
+    /// They had stopped the process, which goes on.
+    Returned,
+    /// Nothing any more.
+    Nothing,
+}
+
+async fn pressed(asking: Option<&Asking>) -> TurnKeys {
+    let Some(Asking { terminal, .. }) = asking else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        () = terminal.returned() => TurnKeys::Returned,
+        typed = terminal.typed() => typed.map_or(TurnKeys::Nothing, TurnKeys::Typed),
+    }
+}
+
 /// Whoever was asked and not heard learns whose answer counts.
 fn told_answer(question: &str, by: &str, answer: Option<&Answer>) -> Option<String> {
     if by == BY_THE_RUN || by == PERSON {
         return None;
     }
     let answer = match answer {
-        None | Some(Answer::Later) => "",
+        None | Some(Answer::Later | Answer::Values(_)) => "",
         Some(Answer::Once | Answer::CallForSession | Answer::ToolForSession) => ": yes",
         Some(Answer::Edited(_)) => ": yes, with edits",
         Some(Answer::Refuse { .. } | Answer::EndRun) => ": no",
@@ -384,6 +452,28 @@ fn ticks_from(first: Instant) -> Interval {
     let mut ticks = tokio::time::interval_at(first, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+/// A turn is over: what it brought is said.
+fn ended(
+    mut turn: TurnResult,
+    stopped: Option<StopReason>,
+    display: &mut Display,
+    files: &mut Vec<SavedFile>,
+) -> TurnEnded {
+    display.step_back();
+    let TurnFiles { saved, notes } = std::mem::take(&mut turn.files);
+    if display.view.tells_notes() {
+        console::complain(&notes.concat());
+    }
+    if display.view.tells_calls() {
+        for SavedFile { path, bytes, tool, .. } in &saved {
+            let path = path.display().to_string();
+            console::complain(&format!("{} brought {} ({bytes} bytes)\n", visible(tool), visible(&path)));
+        }
+    }
+    files.extend(saved);
+    TurnEnded::of(turn, stopped)
 }
 
 /// Whoever ends a run at a question ends it; a terminal that is gone leaves the question to somebody else.
@@ -429,7 +519,8 @@ mod tests {
 
     use super::*;
     use crate::args::RunFormat;
-    use crate::terminal::render::{Verbosity, View};
+    use crate::terminal::markdown::MarkdownForm;
+    use crate::terminal::render::{Thoughts, Verbosity, View};
     use crate::terminal::style::Styles;
 
     /// A toolset that does not let go.
@@ -487,16 +578,39 @@ mod tests {
             restores: false,
             history: Vec::new(),
             length: SessionLength::Conversation,
+            files: None,
         })
     }
 
     fn watch(updates: SessionUpdates) -> Screen {
         let plain = Styles { coloured: false };
         let (verbosity, live, streamed, stdout_is_terminal) = (Verbosity::Quiet, false, false, false);
-        let view = View { verbosity, live, streamed, stdout_is_terminal, stdout: plain, stderr: plain };
+        let view = View {
+            verbosity,
+            live,
+            streamed,
+            stdout_is_terminal,
+            stdout: plain,
+            answers: MarkdownForm::Source,
+            stderr: plain,
+            thoughts: Thoughts::Hidden,
+        };
         let (signals, display) = (Signals::listen().unwrap(), Display::new(view, RunFormat::Text));
         let (reader, waiting) = (StdoutReader::of_stdout(), QuestionQueue::default());
-        Screen { updates, signals, reader, display, waiting, asking: None, timeout: None, has_prompt: false }
+        let typed = TypedAhead::default();
+        Screen {
+            updates,
+            signals,
+            reader,
+            display,
+            waiting,
+            asking: None,
+            timeout: None,
+            has_prompt: false,
+            typed,
+            reads_keys: false,
+            files: Vec::new(),
+        }
     }
 
     #[tokio::test]

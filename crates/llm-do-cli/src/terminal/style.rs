@@ -81,6 +81,28 @@ pub fn wrap(line: &str, columns: usize) -> Vec<String> {
     rows
 }
 
+/// Lines of which none is wider than the terminal: one that is becomes rows, which end between words and begin below the text of
+/// the first one, as in the last column of a table.
+pub fn wrap_lines(text: &str, columns: usize) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let line = line.trim_end_matches('\n');
+        if width(line) <= columns {
+            wrapped.push_str(line);
+        } else {
+            // The last column of a table, if it leaves room for words.
+            let begins = line.rfind("  ").map_or(0, |gap| gap + 2);
+            let begins = if width(&line[..begins]) * 2 <= columns { begins } else { 0 };
+            let (head, rest) = line.split_at(begins);
+            let words: Vec<String> = rest.split(' ').map(str::to_owned).collect();
+            let rows = wrap_words(&words, " ", columns - width(head));
+            wrapped.push_str(&format!("{head}{}", rows.join(&format!("\n{}", " ".repeat(width(head))))));
+        }
+        wrapped.push('\n');
+    }
+    wrapped
+}
+
 /// Words in rows of at most this many columns, with this between two of them; none is cut unless it alone is wider.
 pub fn wrap_words(words: &[String], gap: &str, columns: usize) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
@@ -117,6 +139,15 @@ mod tests {
         let words = ["y yes", "n no", "q stop"].map(str::to_owned);
         assert_eq!(wrap_words(&words, "  ", 11), ["y yes  n no", "q stop"]);
         assert_eq!(wrap_words(&words, "  ", 4), ["y ye", "s", "n no", "q st", "op"]);
+        for (text, columns, expected) in [
+            ("a\n\nb", 3, "a\n\nb\n"),
+            ("nothing was allowed", 11, "nothing was\nallowed\n"),
+            ("shell  allow ls, cat, head\n", 16, "shell  allow ls,\n       cat, head\n"),
+            ("a long name  and more of it\n", 14, "a long name \nand more of it\n"),
+            ("", 3, ""),
+        ] {
+            assert_eq!(wrap_lines(text, columns), expected);
+        }
     }
 
     proptest::proptest! {

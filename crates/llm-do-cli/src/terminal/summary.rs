@@ -5,13 +5,15 @@ use std::time::Duration;
 use llm_do::messages::Usage;
 
 /// The line that closes a run or a chat. What was asked and never answered may have cost something too; if a person stopped
-/// it, that is at least what its stream had told. A run that is kept is named.
-pub fn line(elapsed: Duration, usage: &Usage, run: Option<&str>, is_cancelled: bool) -> String {
+/// it, that is at least what its stream had told. What was not asked again, since the replies were known, is told apart. A run that is
+/// kept is named.
+pub fn line(elapsed: Duration, (usage, saved): (&Usage, &Usage), run: Option<&str>, is_cancelled: bool) -> String {
     let requests = match usage.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
     };
     let run = run.map(|run| format!(" · {run}")).unwrap_or_default();
+    let run = if saved.requests > 0 { format!(" · {}{run}", cached(saved)) } else { run };
     let time = seconds(elapsed);
     let (tokens, cost) = (tokens(usage), cost(usage));
     let is_cut = is_cancelled && usage.unanswered > 0;
@@ -26,8 +28,19 @@ pub fn line(elapsed: Duration, usage: &Usage, run: Option<&str>, is_cancelled: b
     }
 }
 
+/// What was not asked again.
+fn cached(saved: &Usage) -> String {
+    let saved_money = saved.cost_usd.filter(|usd| *usd > 0.0).map(|usd| format!(", {} saved", money(usd)));
+    format!("{} from the cache{}", saved.requests, saved_money.unwrap_or_default())
+}
+
 pub fn tokens(usage: &Usage) -> String {
     format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens))
+}
+
+/// The same where there is little room.
+pub fn short_tokens(usage: &Usage) -> String {
+    format!("{} in, {} out", count(usage.input_tokens), count(usage.output_tokens))
 }
 
 /// An amount in a table: small ones to the hundredth of a cent.
@@ -100,18 +113,24 @@ mod tests {
             (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
         ];
         for (milliseconds, usage, expected) in cases {
-            assert_eq!(line(Duration::from_millis(milliseconds), &usage, None, false), expected);
+            assert_eq!(line(Duration::from_millis(milliseconds), (&usage, &Usage::default()), None, false), expected);
         }
         let cut = Usage { unanswered: 1, estimated: 1, ..usage(2, 12, 3, Some(0.25)) };
         let expected = "0.0 s · 2 requests, 1 unanswered · 12 tokens in, 3 out · about $0.25\n";
-        assert_eq!(line(Duration::ZERO, &cut, None, false), expected);
+        assert_eq!(line(Duration::ZERO, (&cut, &Usage::default()), None, false), expected);
         let named = format!("{} · 06gy3k9x7wqe4t2m\n", expected.trim_end());
-        assert_eq!(line(Duration::ZERO, &cut, Some("06gy3k9x7wqe4t2m"), false), named);
+        assert_eq!(line(Duration::ZERO, (&cut, &Usage::default()), Some("06gy3k9x7wqe4t2m"), false), named);
         let expected = "0.0 s · 2 requests, 1 cancelled · 12 tokens in, 3 out · at least $0.25\n";
-        assert_eq!(line(Duration::ZERO, &cut, None, true), expected);
+        assert_eq!(line(Duration::ZERO, (&cut, &Usage::default()), None, true), expected);
         let only = Usage { unanswered: 1, estimated: 1, ..usage(1, 612, 2, Some(0.0006)) };
-        assert_eq!(line(Duration::ZERO, &only, None, true), "0.0 s · 1 request cancelled · at least $0.0006\n");
+        assert_eq!(
+            line(Duration::ZERO, (&only, &Usage::default()), None, true),
+            "0.0 s · 1 request cancelled · at least $0.0006\n"
+        );
         let unknown = Usage { cost_usd: None, ..only };
-        assert_eq!(line(Duration::ZERO, &unknown, None, true), "0.0 s · 1 request cancelled · cost unknown\n");
+        assert_eq!(
+            line(Duration::ZERO, (&unknown, &Usage::default()), None, true),
+            "0.0 s · 1 request cancelled · cost unknown\n"
+        );
     }
 }

@@ -12,7 +12,7 @@ use llm_do::trust::{SurveyedProject, TrustDigest, TrustItem};
 use llm_do_launch::error::{LaunchError, TrustList, UntrustedReason};
 use llm_do_launch::launch::{SurveyedLaunch, TrustedLaunch};
 use llm_do_launch::state::StateDirectory;
-use llm_do_launch::trust::{self, Consent, TrustAnswers, TrustChoice, TrustPrompt};
+use llm_do_launch::trust::{self, Consent, TrustAnswers, TrustChoice, TrustPrompt, WrittenOver};
 
 use crate::args::NOW;
 use crate::console;
@@ -89,9 +89,9 @@ fn tell_settlement(news: &[TrustItem], unkept: Option<String>) {
     tell_unkept(unkept);
 }
 
-/// Trusts a project that was just written as a whole, for its user.
-pub fn keep_written(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<(), Failure> {
-    tell_unkept(trust::keep_written(surveyed, state)?);
+/// Trusts what was just written for the user.
+pub fn keep_written(over: &WrittenOver, surveyed: &SurveyedProject, state: &StateDirectory) -> Result<(), Failure> {
+    tell_unkept(trust::keep_written(over, surveyed, state)?);
     Ok(())
 }
 
@@ -152,6 +152,40 @@ async fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, F
         }
     }
     asking.answer(offers_place).await
+}
+
+/// Shows a text page by page and asks a question below it: the key that was pressed, one of these. Whoever leaves before says
+/// no, which is `n`.
+pub fn choose(text: &str, question: &str, keys: &'static [u8]) -> Result<u8, Failure> {
+    executor()?.block_on(async {
+        let mut signals = Signals::listen()?;
+        let terminal = Terminal::open().map_err(unreadable)?;
+        let rows = terminal.size().rows.saturating_sub(3).max(4);
+        let pressed = terminal.keys().map_err(unreadable)?;
+        let mut asking =
+            TrustDialog { keys: pressed, shown: (String::new(), QuestionStage::Page), signals: &mut signals };
+        let lines: Vec<&str> = text.lines().collect();
+        let mut pages = lines.chunks(rows).peekable();
+        while let Some(page) = pages.next() {
+            let page = page.iter().flat_map(|line| [line, "\n"]).collect::<String>();
+            if pages.peek().is_none() {
+                asking.show(&page, QuestionStage::Page).await?;
+            } else {
+                asking.show(&format!("{page}  space goes on   n no\n"), QuestionStage::Page).await?;
+                if !asking.wants_more().await? {
+                    return Ok(b'n');
+                }
+            }
+        }
+        asking.show(question, QuestionStage::Answer).await?;
+        loop {
+            match asking.key().await? {
+                b'q' => return Ok(b'n'),
+                key if keys.contains(&key) => return Ok(key),
+                _ => console::complain("\u{7}"),
+            }
+        }
+    })
 }
 
 /// The same for another question, before the run and its executor: yes or no.

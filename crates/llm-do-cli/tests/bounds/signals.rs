@@ -49,7 +49,7 @@ fn the_second_signal_ends_a_program_that_nobody_reads() {
                 break status;
             }
             // It is a second; the rest is for machines with other things to do.
-            assert!(began.elapsed() < Duration::from_secs(20), "{first:?}, {second:?}");
+            assert!(began.elapsed() < Duration::from_mins(1), "{first:?}, {second:?}");
         };
         assert_eq!(status.code(), Some(code), "{status}");
     }

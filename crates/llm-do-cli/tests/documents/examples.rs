@@ -25,6 +25,22 @@ fn every_example_is_listed_and_shows_a_session() {
     }
 }
 
+/// The guide goes through the directories of an example: the files that it shows are theirs, and each step is there.
+#[test]
+fn the_guide_shows_the_files_of_its_example() {
+    let guide = read("docs/guide.md");
+    let mut steps = std::collections::BTreeSet::new();
+    for part in parts(&guide) {
+        let Shown::File { path, text, .. } = part else { continue };
+        assert_eq!(text, read(&format!("examples/{path}")), "{path}");
+        steps.insert(path.split('/').nth(1).unwrap().to_owned());
+    }
+    let directories = fs::read_dir(repository().join("examples/release")).unwrap().map(|entry| entry.unwrap().path());
+    let all =
+        directories.filter(|path| path.is_dir()).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+    assert_eq!(steps, all.collect());
+}
+
 /// A run where nobody is, of an example.
 fn ran(place: &Place<'_>, arguments: &[&str], fake: Option<&FakeLlm>) -> Ended {
     let run = Run::of(&place.sandbox, arguments).with("XDG_CACHE_HOME", python::cache().to_str().unwrap());
@@ -54,6 +70,17 @@ fn the_tour_shows_what_it_promises() {
     let note = fs::read_to_string(place.sandbox.path().join("examples/tour/notes/harbour.md")).unwrap();
     assert_eq!(note, read("examples/tour/notes/harbour.md"));
     assert!(place.sandbox.path().join("examples/tour/drafts/harbour.md").exists());
+}
+
+#[test]
+fn the_tour_says_that_a_person_refused_its_article_and_why() {
+    let place = Place::new(None, Reader::User);
+    let command = "llm-do examples/tour -m scripted:examples/tour/script.yaml \"What about the harbour?\"";
+    let seen = place.types(command, &[(" explain", "n"), ("why?", "not before Friday\r")], 0);
+    let told = seen.screen.split_once("There is no article: ").map(|(_, told)| told.replace('\n', " "));
+    let told = told.unwrap_or_else(|| panic!("{}", seen.screen));
+    assert!(told.starts_with("the write was not approved (error: refused: not before Friday)"), "{told}");
+    assert!(!place.sandbox.path().join("examples/tour/drafts/harbour.md").exists());
 }
 
 #[test]

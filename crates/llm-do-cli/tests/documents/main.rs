@@ -15,6 +15,7 @@ mod terminal;
 mod document;
 mod examples;
 mod links;
+mod picture;
 mod place;
 mod references;
 mod sessions;

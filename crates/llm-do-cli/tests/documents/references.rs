@@ -196,6 +196,7 @@ fn the_configuration_has_these_keys() {
         ("prices.MODEL", &of("prices")["additionalProperties"]),
         ("http", of("http")),
         ("runs", of("runs")),
+        ("cache", of("cache")),
         ("notify", of("notify")),
         ("budget", &of("budget")["items"]),
         ("fence", of("fence")),

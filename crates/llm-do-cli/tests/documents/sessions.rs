@@ -20,6 +20,9 @@ type Keys = &'static [(&'static str, &'static str)];
 const ASKED: &str = " explain";
 const YES: Keys = &[(ASKED, "y")];
 
+/// What is sent, run and applied.
+const HARDENED: Keys = &[("send the", "y"), ("run it behind", "y"), ("apply?", "y")];
+
 /// What is typed while a command runs, for the first time, the second time, …
 const TYPED: &[(&str, &[Keys])] = &[
     (
@@ -31,11 +34,11 @@ const TYPED: &[(&str, &[Keys])] = &[
         &[&[
             (">", "Who are you?\r"),
             ("above all.\n>", "And which is your favourite?\r"),
-            ("about rain.\n>", "/usage\r"),
+            ("about rain.\n>", "/cost\r"),
             ("$0.0014\n>", "\u{4}"),
         ]],
     ),
-    ("llm-do hello \"Tell me a long story\"", &[&[("there wa", "\u{3}")]]),
+    ("llm-do hello \"Tell me a long story\"", &[&[("there", "\u{3}")]]),
     (
         "llm-do examples/publish -m scripted:examples/publish/script.yaml --trust \"Publish the crane\"",
         &[&[(ASKED, "n"), ("why?", "after the inspection\r")]],
@@ -43,13 +46,23 @@ const TYPED: &[(&str, &[Keys])] = &[
     ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", &[YES]),
     ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", &[YES]),
     (
+        "llm-do examples/bug-report -m scripted:examples/bug-report/script.yaml \"The export is broken\"",
+        &[&[
+            ("\nversion: ", "2.3.1\r"),
+            ("\nhow_often: ", "3\r"),
+            ("\nsince: ", "\r"),
+            ("changes it) ", "\r"),
+            (ASKED, "y"),
+        ]],
+    ),
+    (
         "llm-do chat examples/tutor -m scripted:examples/tutor/script.yaml",
         &[&[
             (">", "hej\r"),
-            ("*bread*?\n>", "brot\r"),
-            ("*butter*?\n>", "smör\r"),
+            ("bread?\n>", "brot\r"),
+            ("butter?\n>", "smör\r"),
             ("once more?\n>", "I stop here\r"),
-            ("again: *bröd*.\n>", "\u{4}"),
+            ("again: bröd.\n>", "\u{4}"),
         ]],
     ),
     (
@@ -57,7 +70,8 @@ const TYPED: &[(&str, &[Keys])] = &[
         &[&[(">", "/help\r"), ("as it is.\n>", "\u{4}")]],
     ),
     ("llm-do examples/mcp -m scripted:examples/mcp/script.yaml \"An hour with the harbour master on Monday\"", &[YES]),
-    ("llm-do release -m scripted:release/5.yaml \"Notes for 2.0\"", &[YES]),
+    ("llm-do harden sorter examples/hardening/notes -m scripted:examples/hardening/notes/script.yaml", &[HARDENED]),
+    ("llm-do release/5-approvals -m scripted:release/5-approvals/script.yaml \"Notes for 2.0\"", &[YES]),
 ];
 
 fn keys(command: &str, run: usize) -> Keys {
@@ -77,7 +91,16 @@ fn typed_elsewhere(command: &str) -> Option<&'static str> {
         ("python3 examples/seeds/", "tests/serve/seeds.rs: it needs the package"),
         ("python3 examples/steward/steward.py ", "tests/serve/documents.rs: it needs the package"),
         ("llm-do run . --input-json '{\"topic\": \"tides\"}' ", "tests/python/example.rs: it needs the libraries"),
+        ("openssl genpkey ", ENGINE),
+        ("RESTATE_REQUEST_IDENTITY_PRIVATE_KEY_PEM_FILE=", ENGINE),
+        ("export LLM_DO_ENGINE_KEY=", ENGINE),
+        ("llm-do engine-worker refund ", ENGINE),
+        ("llm-do refund --on ", ENGINE),
+        ("llm-do inbox --on ", ENGINE),
+        ("llm-do inbox approve 48877392a3eb --on ", ENGINE),
+        ("llm-do runs follow 06gy3k9x7wqe4t2m --on ", ENGINE),
     ];
+    const ENGINE: &str = "crates/parts/tests/parts/engine.rs: it needs the engine";
     ELSEWHERE.iter().find(|(start, _)| command.starts_with(start)).map(|(_, reason)| *reason)
 }
 
@@ -174,7 +197,7 @@ struct Session<'a> {
 struct RunNames(Vec<String>);
 
 /// As they are written.
-const RUN_IDS: [&str; 8] = [
+const RUN_IDS: [&str; 9] = [
     "06gy3k9x7wqe4t2m",
     "06gy3m2c5ha8r0vz",
     "06gy3p7d1kt6n9bq",
@@ -183,6 +206,7 @@ const RUN_IDS: [&str; 8] = [
     "06gy3wb62yd7kz0r",
     "06gy3ye5c8qg4tsn",
     "06gy40h17vmxj3b9",
+    "06gy42k3yzpn7c5r",
 ];
 
 impl RunNames {
@@ -220,7 +244,7 @@ impl Session<'_> {
     fn types(&mut self, command: &str) -> String {
         let run = self.commands.iter().filter(|earlier| *earlier == command).count();
         self.commands.push(command.to_owned());
-        let meant = command.replacen("cargo run -q -p llm-do-cli -- ", "llm-do ", 1);
+        let meant = command.replacen("cargo run -p llm-do-cli -- ", "llm-do ", 1);
         let meant = self.questions.iter().fold(meant, |meant, (written, now)| meant.replace(written, now));
         let seen = self.place.types(&self.runs.meant(&meant), keys(command, run), self.code);
         self.code = seen.code;

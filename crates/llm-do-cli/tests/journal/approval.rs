@@ -132,7 +132,7 @@ fn a_changed_project_is_named_and_needs_force() {
     assert!(shown.ends_with("\nthe project has changed: main.worker has changed\n"), "{shown}");
     let id = waiting_id(&sandbox, &fake);
     let refused = resume(&sandbox, &fake, &["--approve", &id, "--force"]).failure(4);
-    assert!(refused.contains("blocked by a rule of the agent"), "today's policy decides: {refused}");
+    assert!(refused.contains("blocked by `write_file: block` in main.worker"), "today's policy decides: {refused}");
     assert!(!sandbox.path().join("a.txt").exists());
 }
 

@@ -78,7 +78,7 @@ fn what_was_allowed_once_is_judged_again_when_the_run_goes_on() {
     let other = first_done(&sandbox);
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]\napproval: { write_file: block }"));
     let blocked = resume(&sandbox, &fake, &["--force", "--approve-all"]).failure(4);
-    assert!(blocked.contains("blocked by a rule of the agent"), "{blocked}");
+    assert!(blocked.contains("blocked by `write_file: block` in main.worker"), "{blocked}");
     assert!(!sandbox.path().join(other).exists(), "so does a rule of today");
 
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]"));

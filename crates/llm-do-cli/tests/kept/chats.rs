@@ -201,15 +201,44 @@ fn clearing_a_chat_ends_its_run_and_begins_another() {
 #[test]
 fn a_chat_that_goes_on_at_a_terminal_shows_its_last_exchange() {
     let sandbox = desk().told();
-    chat(&sandbox, &[], "one\ntwo\n");
+    chat(&sandbox, &[], "one\n**two**\n");
     let arguments = [&["chat", "main.worker", "-c"], &MODEL[..]].concat();
     let terminal = Terminal::start(sandbox.command(&arguments, &[]));
     terminal
-        .expect("(2 turns so far; the last one:)\n> two\n2: two\n> ")
+        .expect("(2 turns so far; the last one:)\n> **two**\n2: two\n> ")
         .press("three\r")
         .expect("3: three\n>")
         .press("\u{4}");
     assert_eq!(terminal.left().code, Some(0));
+}
+
+#[test]
+fn a_chat_in_which_nothing_was_said_is_not_kept() {
+    let sandbox = desk().told();
+    chat(&sandbox, &[], "one\n");
+    let kept = sandbox.runs();
+    let start = |more: &[&str]| {
+        let arguments = [&["chat", "main.worker"], more, &MODEL[..]].concat();
+        let terminal = Terminal::start(sandbox.command(&arguments, &[]));
+        terminal.expect("the chat is kept\n").expect("\n>");
+        terminal
+    };
+    let terminal = start(&[]);
+    terminal.press("/tools\r").expect("edit_file     ask\n>").press("\u{4}");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0));
+    assert!(!left.screen.contains("0 requests"), "{}", left.screen);
+    assert_eq!(sandbox.runs(), kept, "nothing is left to be listed");
+    // The last one is still the one in which something was said, and it is kept however little is added.
+    let terminal = start(&["-c"]);
+    terminal.expect("(1 turn so far; the last one:)\n> one\n1: one\n>").press("\u{4}");
+    assert_eq!(terminal.left().code, Some(0));
+    assert_eq!(sandbox.runs(), kept);
+    // What was said before a conversation was cleared stays; in what follows nothing was.
+    let terminal = start(&[]);
+    terminal.press("x\r").expect("1: x\n>").press("/clear\r").expect("conversation cleared\n>").press("\u{4}");
+    assert_eq!(terminal.left().code, Some(0));
+    assert_eq!(sandbox.runs().len(), kept.len() + 1);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn connect_lists_what_servers_offer_and_what_each_agent_may_do_with_it() {
     let text = command(&sandbox, "check", &["-m", "ollama:q", "--connect"]).with("SECRET", "s").answer();
     assert!(text.contains("servers\n  desk  "), "{text}");
     assert!(text.contains("    add           | Adds two numbers (only reads, destroys nothing)\n"), "{text}");
-    assert!(text.contains("      d_add       allow  (sums)\n"), "{text}");
+    assert!(text.contains("      d_add         allow  (sums)\n"), "{text}");
     let json = command(&sandbox, "check", &["-m", "ollama:q", "--connect", "--json"]).with("SECRET", "s").answer();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["servers"][0]["tools"][1]["original"], "show.all");

@@ -64,7 +64,13 @@ fn arguments_that_do_not_fit_never_reach_the_server() {
 #[test]
 fn every_kind_of_content_comes_back_as_what_it_is() {
     let sandbox = desk("", &calls(&["{ show_all: {} }"]));
-    let (events, result) = run(&sandbox, &["--json", "--approve-all"]).with("SECRET", "s").events();
+    let (events, result) =
+        run(&sandbox, &["--json", "--approve-all", "--save-files", "came"]).with("SECRET", "s").events();
+    let file = &result["files"][0];
+    let path = Path::new(file["path"].as_str().unwrap());
+    assert_eq!((&file["tool"], &file["media_type"]), (&json!("show_all"), &json!("image/png")));
+    assert!(path.starts_with(sandbox.path().join("came")) || path.starts_with("came"), "{}", path.display());
+    assert_eq!(std::fs::read(sandbox.path().join(path)).unwrap().len() as u64, file["bytes"].as_u64().unwrap());
     let content = &result["messages"][2]["parts"][0]["content"];
     assert_eq!(content[0], json!({"type": "text", "text": "a picture:"}));
     assert_eq!((&content[1]["type"], &content[1]["media_type"]), (&json!("attachment"), &json!("image/png")));
@@ -132,7 +138,7 @@ fn a_variant_chooses_renames_and_rules_its_tools() {
     assert_eq!(answered(run(&sandbox, &[])), "{\"sum\":3}\n");
     sandbox.file("script.yaml", &calls(&["{ desk_fail: {} }"]));
     let said = run(&sandbox, &["--approve-all"]).with("SECRET", "s").failure(4);
-    assert!(said.contains("blocked by a rule of the agent"), "{said}");
+    assert!(said.contains("blocked by `desk_fail: block` in the definition of its toolset"), "{said}");
     let request = run(&sandbox, &["--dry-run"]).with("SECRET", "s").ended().stdout;
     assert_eq!(request.matches("\"parameters\"").count(), 2, "{request}");
 }
@@ -196,10 +202,10 @@ fn a_variable_that_is_not_set_is_named() {
 }
 
 #[test]
-fn a_server_elsewhere_is_asked_over_http_within_one_session() {
+fn a_server_elsewhere_is_asked_over_http_without_a_session() {
     let sandbox = Sandbox::new();
     let log_file = sandbox.path().join("log");
-    for (mode, session) in [("http", "a"), ("documents", "no")] {
+    for mode in ["http", "documents"] {
         let _ = std::fs::remove_file(&log_file);
         let server = Listening::ours(mode, &log_file);
         let url = format!("http://127.0.0.1:{}/mcp", server.port);
@@ -213,9 +219,9 @@ fn a_server_elsewhere_is_asked_over_http_within_one_session() {
         let messages: Vec<&str> = events.iter().filter_map(|event| event["message"].as_str()).collect();
         assert_eq!(messages, ["half way", "there"], "{mode}");
         let log = std::fs::read_to_string(&log_file).unwrap();
-        assert_eq!(log.lines().next().unwrap(), "POST no session, -, s");
-        assert!(log.contains(&format!("POST {session} session, 2025-06-18, s\n")), "{log}");
-        assert_eq!(log.contains("DELETE a session"), mode == "http", "the session is ended: {log}");
+        let requests = log.lines().filter(|line| line.contains("session"));
+        assert!(requests.clone().all(|line| line == "POST no session, 2026-07-28, s"), "{log}");
+        assert!(requests.count() >= 5, "{log}");
     }
 }
 

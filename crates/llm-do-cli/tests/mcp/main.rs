@@ -20,6 +20,8 @@ mod honest;
 mod hostile;
 mod journal;
 mod libraries;
+mod modern;
+mod oauth;
 mod watched;
 
 use serde_json::{Value, json};

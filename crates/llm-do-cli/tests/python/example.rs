@@ -28,7 +28,7 @@ fn the_library_runs_its_code_and_its_agents() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let answer = "{\n  \"topic\": \"tides\",\n  \"answer\": \"Tides follow the moon.\",\n  \"words\": 4\n}\n";
     assert_eq!(ended.stdout, answer);
-    assert!(ended.stderr.contains("← second_opinion 8 of 10: short and true"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("  │ 8 of 10: short and true\n"), "{}", ended.stderr);
     assert!(ended.stderr.contains("| the shelf is cleared: 1 notes"), "{}", ended.stderr);
 }
 

@@ -478,10 +478,11 @@ fn check_shows_the_tools_of_a_module_with_their_verdicts() {
     };
     let said = checked("toolsets: [well, notes]\napproval: { draw_water: block }");
     for line in [
-        "draw_water  block  (well)",
-        "look        allow  (well)",
-        "read_file   allow  (notes)",
-        "write_file  allow  (notes)",
+        "draw_water    block  (well)",
+        "look          allow  (well)",
+        "read_file     allow  (notes)",
+        "search_files  allow  (notes)",
+        "write_file    allow  (notes)",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

@@ -244,7 +244,7 @@ fn a_loop_without_an_answer_ends_at_its_limit() {
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "scripted:script.yaml"]).failure(5);
     let expected = "note: agent `main` called `list_files` three times in a row, with the same result each time\n\
                     error: agent `main` reached its limit `max_requests`: 3 of 3\n\
-                    hint: `limits` in the agent's file allows more; `llm-do resume RUN` goes on where it stopped\n";
+                    hint: `limits` in the agent's file allows more; `llm-do resume RUN --force` goes on with the file as it is then\n";
     assert_eq!(said, expected);
     let run = |script: &str| {
         sandbox.file("script.yaml", script);
@@ -290,7 +290,7 @@ fn every_mistake_of_a_project_is_reported_before_anything_runs() {
 3 | toolset: []
   | ^^^^^^^
   |
-  = hint: did you mean `toolsets`? keys: allow_workers, approval, attachment_policy, compatible_models, context, description, entry, instructions, limits, locked, model, model_settings, and 9 more
+  = hint: did you mean `toolsets`? keys: agents_md, allow_workers, approval, attachment_policy, cache, compatible_models, context, description, entry, instructions, limits, locked, and 12 more
 
 error: unknown provider `antropic` in the model `antropic:x`
  --> broken.worker:4:8

@@ -39,6 +39,57 @@ fn the_nearest_choice_of_a_model_wins() {
     assert_eq!(run(&flags, &[environment]), "by the override\n");
 }
 
+/// Of several models the next is asked where one fails; what has no key is skipped; what is chosen for the run stands alone.
+#[test]
+fn several_models_are_asked_in_turn() {
+    let sandbox = project();
+    let configured = "model = [\"scripted:down.yaml\", \"scripted:config.yaml\"]\n";
+    sandbox.file(".config/llm-do/config.toml", configured);
+    sandbox.file("down.yaml", "- {fail: wait, say: overloaded}\n");
+    let ran = Run::new(&sandbox, &["main.worker", "hi"]).ended();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "by the config\n"), "{}", ran.stderr);
+    let note = "scripted:config.yaml is asked instead of scripted:down.yaml: the provider is not available: overloaded";
+    assert_eq!(ran.stderr.matches(note).count(), 1, "{}", ran.stderr);
+    let (events, result) = Run::new(&sandbox, &["main.worker", "hi", "--json"]).events();
+    let switched = crate::session::of_type(&events, "model_switched");
+    assert_eq!((&switched[0]["to"], switched.len()), (&"scripted:config.yaml".into(), 1), "{events:?}");
+    assert_eq!(result["messages"][1]["model"], "scripted:config.yaml", "{result}");
+    let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "scripted:down.yaml"]).failure(3);
+    assert!(said.contains("overloaded"), "{said}");
+
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Hello.")));
+    let listed = "---\nname: listed\nmodel: [anthropic:a, openai:b]\n---\nAnswer.\n";
+    sandbox.file("listed.worker", listed);
+    let ran = Run::new(&sandbox, &["listed.worker", "hi"])
+        .with("OPENAI_BASE_URL", fake.openai_url())
+        .with("OPENAI_API_KEY", KEY)
+        .ended();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Hello.\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: listed skips anthropic:a: ANTHROPIC_API_KEY is not set\n"), "{}", ran.stderr);
+    let said = Run::new(&sandbox, &["listed.worker", "hi"]).failure(3);
+    let both = "listed uses anthropic:a, openai:b, ANTHROPIC_API_KEY or OPENAI_API_KEY";
+    assert!(said.contains(both), "{said}");
+    let checked = sandbox.run(&["check", "listed.worker", "--json"]);
+    let agent: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
+    assert_eq!(agent["agents"][0]["fallback_models"], serde_json::json!(["openai:b"]), "{}", checked.stdout);
+    assert!(sandbox.run(&["check", "listed.worker"]).stdout.contains("listed  anthropic:a, then openai:b  ("));
+
+    let search =
+        "---\nname: s\nmodel: [anthropic:a, ollama:b]\nserver_side_tools: [{tool_type: web_search}]\n---\nX.\n";
+    sandbox.file("search.worker", search);
+    let checked = sandbox.run(&["check", "search.worker"]);
+    assert!(checked.code == Some(2) && checked.stderr.contains("`ollama` has no server-side tool `web_search`"));
+    let judged = "---\nname: j\ncompatible_models: [\"scripted:config*\"]\n---\nAnswer.\n";
+    sandbox.file("judged.worker", judged);
+    let ran = Run::new(&sandbox, &["judged.worker", "hi"]).ended();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "by the config\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("j leaves out scripted:down.yaml, which it is not compatible with"), "{}", ran.stderr);
+    let chosen = sandbox.run(&["models", "--use", "ollama:a", "--use", "anthropic:b"]);
+    assert_eq!(chosen.code, Some(0), "{}", chosen.stderr);
+    let written = std::fs::read_to_string(sandbox.path().join(".config/llm-do/config.toml")).unwrap();
+    assert_eq!(written, "model = [\"ollama:a\", \"anthropic:b\"]\n");
+}
+
 /// The entry is asked as `-m` says; another agent whose file names a model is asked as its file says.
 #[test]
 fn a_model_for_the_run_is_that_of_its_entry_and_is_told_of_once() {
@@ -146,7 +197,7 @@ fn without_a_model_there_are_commands_that_choose_one() {
 fn a_choice_that_cannot_be_used_is_an_error_with_the_way_out() {
     let sandbox = project();
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "antropic:claude-haiku-4-5"]).failure(2);
-    assert!(said.contains("= hint: did you mean `anthropic:claude-haiku-4-5`?\n"), "{said}");
+    assert!(said.contains("\nhint: did you mean `anthropic:claude-haiku-4-5`?\n"), "{said}");
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "scripted:flag.yaml", "-m", "ollama:a"]).failure(2);
     let hint = "hint: `-m AGENT=provider:model` is for one agent, `-m all=provider:model` for every one\n";
     assert!(said.ends_with(hint), "{said}");
@@ -236,4 +287,23 @@ fn a_configuration_with_a_mistake_is_named_with_its_place() {
     let sandbox = project();
     sandbox.file("config.toml", "modle = 1\n").file(".env", "LLM_DO_MODEL=scripted:variable.yaml\n");
     assert_eq!(Run::new(&sandbox, &["main.worker", "hi", "-m", "scripted:flag.yaml"]).answer(), "by the flag\n");
+}
+
+/// A template names no model: the one that is named when it is run is asked.
+#[test]
+fn a_new_project_asks_the_model_that_its_run_names() {
+    let (sandbox, fake) = (Sandbox::new(), FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("In short."))));
+    assert_eq!(sandbox.run(&["new", "hello"]).code, Some(0));
+    let run = Run::new(&sandbox, &["hello", "-m", "ollama:qwen3", "-q", "Summarise"]);
+    assert_eq!(run.with("OLLAMA_HOST", fake.openai_url()).with("OLLAMA_API_KEY", KEY).answer(), "In short.\n");
+    assert_eq!(fake.requests()[0].seen.as_ref().unwrap().model, "qwen3");
+}
+
+#[test]
+fn a_request_that_may_cost_more_than_is_allowed_is_not_sent() {
+    let (sandbox, fake) = (project(), FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("No."))));
+    let flags = ["main.worker", "hi", "-m", "anthropic:claude-haiku-4-5", "--max-cost-usd", "0.0001"];
+    let said = Run::new(&sandbox, &flags).asking(&fake).failure(5);
+    assert!(said.contains("`max_cost_usd`"), "{said}");
+    assert_eq!(fake.requests().len(), 0);
 }

@@ -269,9 +269,10 @@ fn more_is_said_on_request() {
 → child {\"input\":\"go\"}
   · scripted:script.yaml 0.0 s, 7 tokens in, 3 out, $0
   → list_files {\"pattern\":\"*.yaml\"}
-  ← list_files script.yaml
+    │ script.yaml
   · scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
-← child found
+← child go
+  │ found
 · scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
 ";
     assert_eq!(timeless(&said(&["-v"])), calls);

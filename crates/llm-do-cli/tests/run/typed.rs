@@ -141,3 +141,27 @@ fn an_answer_of_any_json_is_a_value() {
         assert_eq!(Run::new(&sandbox, &["main.worker", "x", "-m", "scripted:say.yaml"]).answer(), printed);
     }
 }
+
+#[test]
+fn a_typed_answer_is_printed_as_it_comes() {
+    let answer = r#"{"verdict": "merge", "remarks": ["all is well", "and short"]}"#;
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text(answer).in_deltas(8)));
+    let worker = "---\nname: main\nschema_out:\n  type: object\n  required: [verdict]\n---\nAnswer.\n";
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", worker).file("plain.worker", "---\nname: plain\n---\nAnswer.\n");
+    let model = "anthropic:claude-haiku-4-5";
+    let words = ["main.worker", "-m", model, "hi", "--json", "--partial"];
+    let (events, result) = Run::new(&sandbox, &words).asking(&fake).events();
+    let partial: Vec<&Value> = events.iter().filter(|event| event["type"] == "partial_output").collect();
+    assert!(!partial.is_empty() && partial.len() < 8, "{partial:?}");
+    for event in &partial {
+        assert_eq!((&event["validated"], &event["depth"]), (&json!(false), &json!(0)));
+        assert!(event["output"].is_object(), "{event}");
+    }
+    assert_eq!(result["output"]["verdict"], "merge");
+    let words = ["plain.worker", "-m", model, "hi", "--json", "--partial"];
+    let (events, _) = Run::new(&sandbox, &words).asking(&fake).events();
+    assert!(events.iter().all(|event| event["type"] != "partial_output"), "a text is told by its deltas");
+    let said = Run::new(&sandbox, &["main.worker", "-m", model, "hi", "--partial"]).asking(&fake).failure(2);
+    assert!(said.contains("`--partial` prints lines of JSON: it needs `--json`"), "{said}");
+}

@@ -137,8 +137,5 @@ fn a_run_whose_process_was_killed_died_and_what_it_cost_is_counted() {
     );
     let costs: serde_json::Value = serde_json::from_str(&desk.says(&["costs", "--json"])).unwrap();
     assert_eq!(costs["usd"], 0.0015);
-    assert!(
-        desk.says(&["runs", "show", &run])
-            .ends_with(&format!("llm-do resume {run}\n  llm-do runs fork {run} --at KEY\n"))
-    );
+    assert!(desk.says(&["runs", "show", &run]).ends_with(&format!("llm-do resume {run}\n  llm-do runs fork {run}\n")));
 }

@@ -154,7 +154,10 @@ fn rules_of_a_program_hold_for_its_tools() {
         &json!({"tool_rules": {"filesystem_cwd.write_file": {"allowed": false}}, "approval_mode": "approve_all"}),
     );
     let error = client.error("turn", &json!({"scope": scope, "input": "write"}));
-    assert!(error["message"].as_str().unwrap().contains("blocked by a rule"), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().contains("blocked by `write_file: block` in the program that runs it"),
+        "{error}"
+    );
     let rule = json!({"approval_required": true, "description": "Files are kept for ten years."});
     let scope = client.open(&json!({"tool_rules": {"write_file": rule}}));
     let turn = client.ask("turn", &json!({"scope": scope, "input": "write"}));

@@ -11,12 +11,14 @@ mod support;
 #[path = "../support/terminal.rs"]
 mod terminal;
 
+mod acp;
 mod approval;
 mod client;
 mod documents;
 mod endings;
 mod forms;
 mod kept;
+mod mcp;
 mod mistakes;
 mod nesting;
 mod offers;

@@ -193,10 +193,15 @@ const OF_THE_TERMINAL: &[&str] = &[
     "attend.rs",
     "chat.rs",
     "check.rs",
+    "engine.rs",
+    "engine_worker.rs",
+    "export.rs",
     "foreign.rs",
     "foreign_flags.rs",
+    "harden.rs",
     "first_model.rs",
     "inbox.rs",
+    "map.rs",
     "models.rs",
     "once.rs",
     "plan.rs",
@@ -213,7 +218,7 @@ const FOR_THE_TERMINAL: &[&str] = &[
     "run it from a place with another name, or with `--ephemeral`",
     "`--input-json`",
     "`--foreign` reads it as a stranger's",
-    "`-m`, `LLM_DO_MODEL` or `llm-do models --use`",
+    "`-m`, `LLM_DO_MODEL` or `llm-do models --use NAME`",
 ];
 
 fn names_a_flag(text: &str) -> bool {
@@ -239,7 +244,7 @@ fn hints() -> Vec<String> {
             let is_left_out = name.starts_with("tests") || OF_THE_TERMINAL.contains(&name);
             match path.is_dir() {
                 // What is said of commands is about the flags of others.
-                true if !["tests", "shell"].contains(&name) => waiting.push(path),
+                true if !["map", "tests", "shell"].contains(&name) => waiting.push(path),
                 false if path.extension().is_some_and(|extension| extension == "rs") && !is_left_out => {
                     let text = fs::read_to_string(&path).unwrap();
                     hints.extend(flags_named(text.split("#[cfg(test)]").next().unwrap()));

@@ -67,6 +67,36 @@ fn a_tool_of_the_client_is_called_inside_the_call_that_it_belongs_to() {
 }
 
 #[test]
+fn what_is_said_meanwhile_is_heard_before_the_next_request_or_handed_back() {
+    let sandbox = sandbox(&format!("- {{heard: be brief, say: 'Two.'}}\n{COUNTS}"));
+    let mut all = counting("allow");
+    all["events"] = "facts".into();
+    let (mut client, scope) = opened(&sandbox, &all);
+    let say = |text: &str| json!({"scope": scope, "text": text});
+    let error = client.error("say", &say("too early"));
+    assert_eq!(error["message"], "no turn of this scope is under way", "{error}");
+    let turn = client.ask("turn", &json!({"scope": scope, "input": "go"}));
+    let call = client.request("call_tool");
+    assert_eq!(client.result("say", &say("be brief")), json!({}));
+    client.decide(&call, &json!({"value": 2}));
+    let answer = client.answer(turn)["result"].clone();
+    assert_eq!((&answer["output"], &answer["unheard"]), (&json!("Two."), &Value::Null), "{answer}");
+    let roles: Vec<&str> =
+        answer["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "user", "assistant"]);
+    let told = client.heard.iter().map(|message| &message["params"]["event"]);
+    let heard: Vec<&Value> = told.filter(|event| event["type"] == "user_message").map(|event| &event["text"]).collect();
+    assert_eq!(heard, ["go", "be brief"]);
+    // A turn that is cancelled has heard nothing of what was said to it last.
+    let turn = client.ask("turn", &json!({"scope": scope, "input": "again"}));
+    client.request("call_tool");
+    client.result("say", &say("never mind"));
+    client.result("cancel", &json!({"scope": scope}));
+    let error = client.answer(turn)["error"]["data"].clone();
+    assert_eq!((&error["unheard"], &error["kept"]), (&json!(["never mind"]), &json!(true)), "{error}");
+}
+
+#[test]
 fn its_tools_pass_the_same_gate() {
     for (decision, output) in [
         (json!({"approved": true}), "Result: 2"),
@@ -115,7 +145,7 @@ fn code_of_the_client_calls_tools_and_agents_through_its_own_call() {
     let call = client.request("call_tool");
     let id = call["params"]["call"].clone();
     let names = client.result("tools", &json!({"call": id}));
-    assert_eq!(names["value"], json!(["count", "read_file", "list_files"]));
+    assert_eq!(names["value"], json!(["count", "read_file", "list_files", "search_files"]));
     let said = client.result("call_agent", &json!({"call": id, "agent": "friend", "input": "hello"}));
     assert_eq!(said["value"], "I am friend, hello");
     let read = client.result("call", &json!({"call": id, "name": "read_file", "input": {"path": "script.yaml"}}));

@@ -199,7 +199,7 @@ approval is needed for `write_file` of main ['write_file']
 Result: error: refused: not today
 wrote 1 characters to b.txt
 Result: wrote 2 characters to out.txt
-`write_file` of main was refused: blocked by a rule of the agent []
+`write_file` of main was refused: blocked by `write_file: block` in the program that runs it []
 ['out.txt', 'other.txt']
 ['out.txt']
 ";

@@ -163,7 +163,7 @@ pub fn is_run_id(word: &str) -> bool {
     word.len() == 16 && word.starts_with('0') && word.bytes().all(is_digit)
 }
 
-/// `0.1 s · 1 request · 12 tokens in, 3 out · $0.0001 · 06gy3k9x7wqe4t2m`, of which the last is there if the run is kept.
+/// `0.1 s · 1 request · 12 tokens in, 3 out · $0.0001 · 1 from the cache · 06gy3k9x7wqe4t2m`, of which the last is there if the run is kept.
 pub fn is_summary(line: &str) -> bool {
     let parts: Vec<&str> = line.trim_end().split(" · ").collect();
     let is_cut = |requests: &str| requests.ends_with(" cancelled");
@@ -172,7 +172,7 @@ pub fn is_summary(line: &str) -> bool {
     {
         return time.ends_with(" s");
     }
-    matches!(parts.as_slice(), [time, requests, tokens, _] | [time, requests, tokens, _, _] if time.ends_with(" s")
+    matches!(parts.as_slice(), [time, requests, tokens, _, rest @ ..] if rest.len() <= 2 && time.ends_with(" s")
         && requests.contains(" request")
         && tokens.contains(" tokens in, "))
 }

@@ -103,8 +103,20 @@ impl<'a> Run<'a> {
 #[track_caller]
 pub fn check_result(result: &Value) {
     let keys: Vec<&String> = result.as_object().expect("a result is an object").keys().collect();
-    let all =
-        ["error", "exit_code", "finish", "messages", "output", "pending", "refused", "run", "trace", "type", "usage"];
+    let all = [
+        "error",
+        "exit_code",
+        "files",
+        "finish",
+        "messages",
+        "output",
+        "pending",
+        "refused",
+        "run",
+        "trace",
+        "type",
+        "usage",
+    ];
     assert_eq!(keys, all, "{result}");
     assert_eq!(result["type"], "result");
     assert!(result["usage"]["total"]["requests"].is_u64() && result["usage"]["by_model"].is_object(), "{result}");

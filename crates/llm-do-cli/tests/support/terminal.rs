@@ -108,6 +108,42 @@ impl Terminal {
         self.wait(text, |seen| String::from_utf8_lossy(&seen.bytes).matches(text).count() >= count)
     }
 
+    /// Waits until a prompt stands below all else, or this is on the screen. Whether it is the prompt.
+    #[track_caller]
+    pub fn expect_prompt_or(&self, text: &str) -> bool {
+        let is_prompt = |screen: &str| screen.trim_end().ends_with("\n>");
+        self.wait(text, |seen| {
+            let screen = seen.screen.screen().contents();
+            is_prompt(&screen) || screen.contains(text)
+        });
+        !self.screen().contains(text)
+    }
+
+    /// Waits until a prompt stands below this text and all else.
+    #[track_caller]
+    pub fn expect_prompt_below(&self, text: &str) -> &Self {
+        let is_there =
+            |screen: &str| screen.split_once(text).is_some_and(|(_, below)| below.trim_end().ends_with("\n>"));
+        self.wait(text, |seen| is_there(&seen.screen.screen().contents()))
+    }
+
+    /// Waits until this much more was written, or nothing comes for a moment: any moment is meant.
+    pub fn wait_for_more(&self, bytes: usize) -> &Self {
+        const MOMENT: Duration = Duration::from_millis(50);
+        let (mutex, changed) = &*self.seen;
+        let mut seen = mutex.lock().unwrap();
+        let wanted = seen.bytes.len() + bytes;
+        while seen.bytes.len() < wanted && !seen.closed {
+            let (now, waited) = changed.wait_timeout(seen, MOMENT).unwrap();
+            seen = now;
+            if waited.timed_out() {
+                break;
+            }
+        }
+        drop(seen);
+        self
+    }
+
     #[track_caller]
     fn wait(&self, text: &str, is_there: impl Fn(&Seen) -> bool) -> &Self {
         let (mutex, changed) = &*self.seen;
@@ -181,6 +217,11 @@ impl Terminal {
         self.seen().screen.screen().contents()
     }
 
+    /// Reads the cells of the screen, with their colours.
+    pub fn cells<T>(&self, read: impl FnOnce(&vt100::Screen) -> T) -> T {
+        read(self.seen().screen.screen())
+    }
+
     /// Whether the terminal echoes what is typed and hands it over line by line, as it was before.
     pub fn is_as_before(&self) -> bool {
         use rustix::termios::{InputModes, LocalModes, OutputModes};
@@ -198,6 +239,20 @@ impl Terminal {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.0.lock().unwrap()
+    }
+
+    /// Presses a key that counts when it is pressed twice in a short time, however slow the machine is: again each time a prompt
+    /// stands below this text, until the program ends.
+    #[track_caller]
+    pub fn left_after(self, key: &str, text: &str) -> Left {
+        while !self.seen().closed {
+            let before = self.seen().bytes.len();
+            self.press(key).wait(text, |seen| {
+                let written = String::from_utf8_lossy(&seen.bytes[before..]);
+                seen.closed || written.split_once(text).is_some_and(|(_, below)| below.contains("> "))
+            });
+        }
+        self.left()
     }
 
     /// Waits for the end of the program. Whatever happened, the terminal is as it was.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use serde_json::json;
@@ -44,6 +44,23 @@ fn above(left: &Left) -> String {
 }
 
 #[test]
+fn the_time_of_a_run_leaves_out_waiting_for_the_person() {
+    let sandbox = writer(WRITES);
+    let began = Instant::now();
+    let terminal = start(&sandbox);
+    terminal.expect(ASKED);
+    let asked = Instant::now();
+    terminal.expect_listening();
+    let waited = asked.elapsed();
+    terminal.answer("y");
+    let left = terminal.left();
+    let most = began.elapsed().saturating_sub(waited).as_secs_f64();
+    let summary = left.screen.lines().find(|line| is_summary(line)).unwrap();
+    let told: f64 = summary.split_once(" s · ").unwrap().0.parse().unwrap();
+    assert!(told <= most + 0.05, "{told} s of {most} s, without {waited:?}: {}", left.screen);
+}
+
+#[test]
 fn the_whole_call_is_shown_and_y_runs_it() {
     let sandbox = writer(WRITES);
     let terminal = start(&sandbox);
@@ -52,16 +69,16 @@ fn the_whole_call_is_shown_and_y_runs_it() {
     assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("written\nhere\n")), "{}", left.screen);
     let id = left.screen.split(" · ").nth(2).unwrap().split('\n').next().unwrap();
     let expected = format!(
-        r#"approval 1 · main › write_file · {id}
+        "approval 1 · main › write_file · {id}
 creates out.txt: 2 lines added
    1 + written
    2 + here
 y yes  s this call  t this tool  a always  e edit  n no  q stop  ? explain
 Allow? y
-→ write_file {{"path":"out.txt","content":"written\nhere\n"}}
-← write_file wrote 13 characters to out.txt
+→ write_file out.txt
+  │ wrote 13 characters to out.txt
 wrote 13 characters to out.txt
-0.0 s · 2 requests · 0 tokens in, 0 out · $0 · RUN"#
+0.0 s · 2 requests · 0 tokens in, 0 out · $0 · RUN"
     );
     assert_eq!(comparable(left.screen.trim_end()), expected);
 }
@@ -110,8 +127,7 @@ fn keys_that_were_typed_before_the_question_are_forgotten() {
     let fake = FakeLlm::start(script.fault(On::First(1), InjectedFault::StallBeforeHead(gate.clone())));
     let terminal = run(&sandbox, &fake, &[]);
     gate.wait_until_reached(1);
-    // Its echo says that it has arrived.
-    terminal.press("y").expect_written("y", 1);
+    terminal.press("y");
     gate.release();
     terminal.expect(ASKED).answer("n").expect("why? (the model reads it)").press("\r");
     let left = terminal.left();
@@ -353,6 +369,29 @@ fn a_command_is_asked_about_by_the_rule_that_matched() {
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(place.join("b.txt").exists() && !place.join("a.txt").exists());
+}
+
+#[test]
+fn a_rule_of_a_shell_is_named_by_its_words() {
+    let shell = r#"{ "shell": { "rules": [ { "pattern": "mkdir", "approval": "ask" },
+        { "pattern": "touch", "approval": "allow", "approval_required_if_args": ["-d"] } ] } }"#;
+    let manifest = format!(
+        "{{\"version\": 1, \"entry\": {{\"agent\": \"main\"}}, \"worker_files\": [\"main.worker\"], \"toolsets\": {{\"tidy\": {shell}}}}}"
+    );
+    for (command, says) in [
+        ("mkdir a", "this shell says `mkdir: ask`\n"),
+        ("touch -d now a", "the rule `touch` of this shell does not cover these arguments\n"),
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.file("project.json", &manifest).file("main.worker", "---\nname: main\ntoolsets: [tidy]\n---\nx\n");
+        let script = format!("- {{ round: 1, call: {{ shell: {{ command: {command} }} }} }}\n- say: done\n");
+        sandbox.file("script.yaml", &script);
+        let command = sandbox.command(&["run", ".", "go", "-m", "scripted:script.yaml"], &[]);
+        let terminal = Terminal::start(command);
+        terminal.expect("approval 1 · main › shell · ").expect(says).answer("n");
+        terminal.expect("why? (the model reads it)").press("\r");
+        assert_eq!(terminal.left().code, Some(0));
+    }
 }
 
 /// Three questions at once, the last one about a hook.

@@ -66,7 +66,7 @@ fn nothing_is_written_where_nothing_is_chosen() {
     let mut command = sandbox.command(&["main.worker", "hi"], &[("GROQ_API_KEY", KEY)]);
     command.env("OLLAMA_HOST", "127.0.0.1:1");
     let terminal = Terminal::start(command);
-    terminal.expect("Which one? 1–1, Enter for none:").press("\n");
+    terminal.expect("Which one? 1, Enter for none:").press("\n");
     let left = terminal.left();
     assert_eq!(left.code, Some(2), "{}", left.screen);
     assert!(left.screen.contains("hint: `llm-do models --use groq:"), "{}", left.screen);

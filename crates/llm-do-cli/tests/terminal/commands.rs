@@ -129,16 +129,25 @@ fn what_was_allowed_is_listed_shown_with_the_tools_and_forgotten() {
     });
     let fake = FakeLlm::start(script);
     let (sandbox, chat) = writing(&fake);
-    chat.expect("> ").press("/approvals\r").expect("nothing was allowed for this session").expect("\n>");
+    chat.expect("> ")
+        .press("/approvals\r")
+        .expect("nothing was allowed for this session\nno lasting rule allows a call here\n>");
     chat.press("one\r").expect(" explain").answer_twice("t").expect("Done: one.\n>");
-    chat.press("/approvals\r").expect("1  main › write_file with any arguments, until you leave\n>");
-    chat.press("/tools\r").expect("write_file  allowed in this session\n").expect("\n>");
+    chat.press("/approvals\r")
+        .expect("1  main › write_file with any arguments, until you leave\nno lasting rule allows a call here\n>");
+    chat.press("/tools\r").expect("write_file    allowed in this session\n").expect("\n>");
     chat.press("two\r").expect("Done: two.\n>");
     chat.press("/approvals forget 2\r").expect("there is no approval 2").expect("\n>");
     chat.press("/approvals forget 1\r").expect("asked about again: main › write_file with any arguments\n>");
-    chat.press("/show 1\r").expect("1 write_file haiku.txt\n").expect("\n>");
+    chat.press("/show 1\r").expect("1 write_file haiku.txt\nwrote 5 characters to haiku.txt\n>");
     chat.press("/show 9\r").expect("there is no result 9: 1 to 2\n>");
-    chat.press("three\r").expect("approval 2 · ").answer("y").expect("Done: three.\n>");
+    chat.press("three\r").expect("approval 2 · ").answer_twice("a").expect("Done: three.\n>");
+    chat.press("four\r")
+        .expect("✓ write_file was approved: the rule that you added allows it\n")
+        .expect("Done: four.\n>");
+    chat.press("/approvals\r")
+        .expect("lasting rules, which `llm-do policy edit` changes:\nrules.toml:3  allow = \"write_file\"");
+    chat.expect_prompt_below("lasting rules");
     chat.press("/save chat.md\r").expect("saved chat.md\n>");
     chat.press("/save chat.md\r").expect("chat.md is there already, and stays as it is: choose another name\n>");
     chat.press("/runs\r").expect("ID ").expect("running").expect("\n>").press("exit\r");
@@ -155,11 +164,47 @@ fn a_path_is_text_and_a_mistaken_command_is_not_sent() {
     chat.expect("> ").press("/etc/passwd is what?\r").expect("time 1.\n>");
     chat.press("/hepl\r")
         .expect("there is no command /hepl; did you mean")
-        .expect("a leading space sends it as it is\n>");
+        .expect("a leading space sends it as it\nis\n>");
     chat.press(" /hepl\r").expect("time 2.\n>").press("/show x\r").expect("it is `/show N`").expect("\n>");
     chat.press("/help\r").expect("/approvals [forget N|all]").expect("\n>").press("/quit\r");
     assert_eq!(chat.left().code, Some(0));
     let said: Vec<String> =
         fake.requests().iter().map(|request| request.seen.as_ref().unwrap().last_user_text()).collect();
     assert_eq!(said, ["/etc/passwd is what?", "/hepl"]);
+}
+
+#[test]
+fn old_turns_are_summarised_when_a_person_wants_it() {
+    let fake = FakeLlm::start(counting());
+    let sandbox = sandbox();
+    let chat = Terminal::start(command(&sandbox, &fake, &ARGUMENTS));
+    chat.expect("> ").press("/compact\r").expect("there is nothing to summarise yet: the last turn stays as it is\n>");
+    chat.press("first\r").expect("time 1.\n>").press("second\r").expect("time 2.\n>");
+    chat.press("/compact the crane\r").expect("old messages summarised").expect("compacted: about ").expect("\n>");
+    chat.press("third\r").expect("time 4.\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+    let asked = last(&fake);
+    assert!(asked.contains("[Summary of ") && asked.contains("Once upon a time 3."), "{asked}");
+    assert!(asked.contains("third"), "{asked}");
+    assert_eq!(fake.violations(), []);
+}
+
+#[test]
+fn what_a_model_thinks_is_shown_when_a_person_wants_it() {
+    let script = FakeScript::new().otherwise(FakeReply::thinking("The crane is blue.", "sig").and_text("Blue."));
+    let fake = FakeLlm::start(script);
+    let sandbox = sandbox();
+    sandbox.file("main.worker", "---\nname: main\nmodel_settings: { thinking: true }\n---\nx\n");
+    let chat = Terminal::start(command(&sandbox, &fake, &ARGUMENTS));
+    chat.expect("> ").press("which colour?\r").expect("Blue.\n>");
+    chat.press("/think\r").expect("what the model thinks is shown, if its provider tells it\n>");
+    chat.press("once more\r").expect("main thinks: The crane is blue.\nBlue.\n>");
+    chat.press("/think\r").expect("what the model thinks is not shown any more\n>").press("\u{4}");
+    let left = chat.left();
+    assert_eq!(left.screen.matches("The crane is blue.").count(), 1, "{}", left.screen);
+
+    sandbox.file(".config/llm-do/config.toml", "[terminal]\nthinking = true\n");
+    let chat = Terminal::start(command(&sandbox, &fake, &ARGUMENTS));
+    chat.expect("> ").press("which colour?\r").expect("main thinks: The crane is blue.\nBlue.\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
 }

@@ -15,9 +15,12 @@ mod choice;
 mod commands;
 mod display;
 mod files;
+mod moments;
+mod results;
 mod shell;
 mod signals;
 mod trust;
+mod typing;
 
 use std::process::Command;
 

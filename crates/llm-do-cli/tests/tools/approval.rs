@@ -115,7 +115,7 @@ fn a_refusal_may_come_back_to_the_model_instead() {
 
 #[test]
 fn an_agent_adds_rules_and_a_block_beats_everything() {
-    let blocked = "error: `write_file` of main was refused: blocked by a rule of the agent\n\
+    let blocked = "error: `write_file` of main was refused: blocked by `write_file: block` in main.worker\n\
                    hint: `llm-do resume RUN` judges it again\n";
     for (rule, flags, expected) in [
         ("approval: { write_file: allow }", &[][..], Ok(DONE)),

@@ -103,7 +103,7 @@ fn an_edit_must_mean_one_place() {
 fn a_root_that_is_only_read_offers_no_writing() {
     let sandbox = project(&[("main", "toolsets: [filesystem_cwd_ro]")], "");
     let answer = called(&sandbox, "{ write_file: { path: x, content: x } }");
-    assert_eq!(answer, "error: there is no tool `write_file`; tools: list_files, read_file\n");
+    assert_eq!(answer, "error: there is no tool `write_file`; tools: list_files, read_file, search_files\n");
 }
 
 #[test]

@@ -73,8 +73,8 @@ because publish.worker says `publish: ask`"#;
 #[test]
 fn a_question_of_another_process_has_the_same_words() {
     let ApprovalRequest { id, path, tool, arguments, question, .. } = request();
-    let Question { reason, preview, shows, edits, rule, foreign, .. } = question;
-    let waiting = PendingQuestion { id, path, tool, arguments, reason, preview, shows, edits, rule, foreign };
+    let Question { reason, preview, shows, edits, rule, foreign, form, .. } = question;
+    let waiting = PendingQuestion { id, path, tool, arguments, reason, preview, shows, edits, rule, foreign, form };
     let (here, elsewhere) = (lines(&request(), ONLY), waiting_lines(&waiting, "r/q"));
     assert_eq!(here[1..], elsewhere[1..]);
     assert_eq!(elsewhere[0].text, "approval · main › editor › write_file · r/q");
@@ -87,7 +87,7 @@ fn a_question_of_another_process_has_the_same_words() {
 #[test]
 fn what_always_asks_is_never_remembered() {
     let keys_of = |memory, lasts| {
-        keys(AnswerOffer { memory, lasts, raises: false }).iter().map(|key| key.key).collect::<String>()
+        keys(AnswerOffer { memory, lasts, raises: false, fills: false }).iter().map(|key| key.key).collect::<String>()
     };
     assert_eq!(keys_of(Memory::CallOrTool, true), "ystaenq?");
     assert_eq!(keys_of(Memory::CallOnly, false), "ysenq?");
@@ -96,7 +96,8 @@ fn what_always_asks_is_never_remembered() {
     let mut narrow = request();
     let (call, tool) = ("`touch x\u{202e}` in /home".into(), "any command that begins with `touch`, in /home".into());
     narrow.question.covers = Some(Coverage { call, tool });
-    let shown = explanation(&narrow, AnswerOffer { memory: Memory::CallOrTool, lasts: true, raises: false });
+    let shown =
+        explanation(&narrow, AnswerOffer { memory: Memory::CallOrTool, lasts: true, raises: false, fills: false });
     assert_eq!(shown[1], "s  yes, and `touch x\\u{202e}` in /home for the agent editor, until you leave");
     assert!(shown[2].contains("any command that begins with `touch`, in /home"), "{}", shown[2]);
 }

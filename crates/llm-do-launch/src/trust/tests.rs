@@ -32,9 +32,12 @@ fn what_is_kept_is_for_a_place_and_what_was_shown() {
     };
     assert!(given(one.path(), &[]) && !home.path().join("state").exists(), "nothing is made for nothing");
     assert!(!given(one.path(), &["A"]));
-    keep_written(&surveyed(one.path(), &["A"]), &own).unwrap();
+    keep_written(&WrittenOver::Nothing, &surveyed(one.path(), &["A"]), &own).unwrap();
     assert!(given(one.path(), &["A"]) && !given(one.path(), &["A", "B"]) && !given(two.path(), &["A"]));
-    keep_written(&surveyed(one.path(), &["A", "B"]), &own).unwrap();
+    let over = |env: &[&str]| WrittenOver::project(&surveyed(one.path(), env), &own).unwrap();
+    keep_written(&over(&["C"]), &surveyed(one.path(), &["A", "B"]), &own).unwrap();
+    assert!(!given(one.path(), &["B"]), "over what nobody agreed to nothing is");
+    keep_written(&over(&["A"]), &surveyed(one.path(), &["A", "B"]), &own).unwrap();
     assert!(given(one.path(), &["A"]) && given(one.path(), &["B"]), "what was agreed to stays so");
     let other = tempfile::tempdir().unwrap();
     let stranger = state(other.path());

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from llm_do.faults import CallFailed, RunEnded
+from llm_do.faults import CallFailed, NotSure, RunEnded
 
 if TYPE_CHECKING:
     from llm_do.approval import (
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         start,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AgentSpec",
@@ -103,6 +103,7 @@ __all__ = [
     "LimitReached",
     "LlmDoError",
     "MessageCallback",
+    "NotSure",
     "OpenAICompatibleProvider",
     "OutputInvalid",
     "ProjectError",

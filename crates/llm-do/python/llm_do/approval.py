@@ -30,7 +30,8 @@ class ApprovalDecision:
 
     `approve_for_session` covers this exact call for the rest of the run; with `for_tool` also, the tool whatever its
     arguments. `arguments` are other arguments to run it with, which are judged again. A refusal with a `note` is read by
-    the model; `end_run` ends the run instead.
+    the model; `end_run` ends the run instead. A question with a `form` is answered with `values`: one for each of its
+    fields, by their names; a refusal declines it.
     """
 
     approved: bool
@@ -39,6 +40,7 @@ class ApprovalDecision:
     for_tool: bool = False
     arguments: Union[Mapping[str, Any], None] = None
     end_run: bool = False
+    values: Union[Mapping[str, Any], None] = None
 
 
 class ApprovalReason(str):
@@ -55,6 +57,9 @@ class ApprovalReason(str):
     remember: Sequence[str] = ()
     """Which answers for the session are taken: `"call"`, `"tool"`."""
     id: Union[str, None] = None
+    form: Union[Mapping[str, Any], None] = None
+    """What a person fills in, if yes is no answer: a `question`, and `fields` with `name`, `type`, `options`, `required`. These
+    are the words of whoever asks, not llm-do's."""
 
 
 ApprovalCallback = Callable[[str, Any, str], Union[ApprovalDecision, Awaitable[ApprovalDecision]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CallFailed", "RunEnded"]
+__all__ = ["CallFailed", "NotSure", "RunEnded"]
 
 
 class CallFailed(Exception):
@@ -14,3 +14,8 @@ class RunEnded(BaseException):
 
     Not an `Exception`, so that `except Exception` does not swallow it; the run ends whatever code makes of it.
     """
+
+
+class NotSure(Exception):
+    """Raised by code that answers in the place of an agent and does not know the answer: where the mode of the name is
+    `fallback`, the agent is asked instead."""

@@ -192,6 +192,8 @@ class WorkerRunResult:
     """How the reply ended that is the output, such as `stop`; `None` if a function gave it."""
     run_id: Union[str, None] = None
     """The id of the run, by which it is listed and gone on with if it is kept."""
+    files: list[dict[str, Any]] = field(default_factory=list)
+    """Pictures and other files that replies and results brought, if the run is kept: `path`, `media_type`, `bytes`, `tool`."""
 
 
 @dataclass(frozen=True)
@@ -432,7 +434,8 @@ class WorkerScope:
         self.messages += answer["messages"]
         self.usage = answer["usage"]
         output, said, usage = answer["output"], answer["messages"], answer["usage"]
-        return WorkerRunResult(output, said, usage, answer["trace"], answer["finish"], self.run_id)
+        files = answer["files"]
+        return WorkerRunResult(output, said, usage, answer["trace"], answer["finish"], self.run_id, files)
 
     def cancel(self) -> None:
         """Ends the turn that goes on: whoever waits for it gets a `RunCancelled`. The scope stays open."""
@@ -551,9 +554,12 @@ async def decide(callback: Union[ApprovalCallback, None], question: dict[str, An
     reason.id, reason.path = question["id"], question["path"]
     reason.preview, reason.foreign = question["preview"], question["foreign"]
     reason.description, reason.remember = question["description"], question["remember"]
+    reason.form = question.get("form")
     decision: ApprovalDecision = checked(await maybe_await(callback(question["tool"], question["arguments"], reason)))
     answer: dict[str, Any] = {"approved": decision.approved}
-    if decision.approved and decision.arguments is not None:
+    if decision.approved and decision.values is not None:
+        answer["values"] = dict(decision.values)
+    elif decision.approved and decision.arguments is not None:
         answer["arguments"] = dict(decision.arguments)
     elif decision.approved and decision.approve_for_session:
         answer["remember"] = "tool" if decision.for_tool else "call"
@@ -611,7 +617,7 @@ async def _run(order: _Order, input_data: Any, attachments: Union[Sequence[Attac
     async with await _opened(order) as scope:
         turn = await scope.run_turn(input_data, attachments)
         await scope.close()
-    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish, scope.run_id)
+    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish, scope.run_id, turn.files)
 
 
 async def run_worker_async(
@@ -763,7 +769,7 @@ async def resume_run_async(
     async with await _opened(order) as scope:
         turn = await scope.finish_turn()
         await scope.close()
-    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish, scope.run_id)
+    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish, scope.run_id, turn.files)
 
 
 def resume_run(

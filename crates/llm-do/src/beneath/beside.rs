@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use rustix::fs::{Gid, Uid};
+use rustix::fs::{Gid, RenameFlags, Uid};
 
 /// Who may do what with a file that is put in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,16 @@ pub(crate) fn replace(directory: Dir, name: &OsStr, content: &[u8], access: File
 pub fn replace_path(path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
     let (directory, name) = split(path)?;
     replace(directory, name, content, access)
+}
+
+/// Puts a new file with this content at a path of the user's: all of it, on the disk. Of several that do so at once exactly
+/// one succeeds; the others are told [`io::ErrorKind::AlreadyExists`], and the file that is there then is whole.
+pub fn create_path(path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
+    let beside = Beside::of_path(path, access.mode_of_new())?;
+    let mut file = beside.file();
+    file.write_all(content)?;
+    file.sync_all()?;
+    beside.place_first()
 }
 
 /// Whether a file could be put in a place: says why not, and leaves nothing there.
@@ -154,10 +164,18 @@ impl Beside {
 
     /// Puts it in its place if nothing is there. Of several that do so at once exactly one succeeds; the others are told
     /// [`io::ErrorKind::AlreadyExists`].
-    #[cfg(feature = "front-end")]
-    pub(crate) fn place_first(self) -> io::Result<()> {
+    pub(crate) fn place_first(mut self) -> io::Result<()> {
         // Its other name goes when it is dropped.
-        self.directory.hard_link(&self.temporary, &self.directory, &self.name)
+        let linked = self.directory.hard_link(&self.temporary, &self.directory, &self.name);
+        let Err(error) = linked else { return Ok(()) };
+        if !matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) {
+            return Err(error);
+        }
+        // A disk without links, such as one that is carried about.
+        let (from, to) = (&self.temporary, &self.name);
+        rustix::fs::renameat_with(&self.directory, from, &self.directory, to, RenameFlags::NOREPLACE)?;
+        self.is_placed = true;
+        Ok(())
     }
 }
 

@@ -19,17 +19,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::FileOpenError;
+use crate::system;
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 /// Each directory on the way is held open.
 const DEEPEST: usize = 256;
-
-/// Searching a directory needs no right to list it, where the system knows the difference.
-#[cfg(target_os = "linux")]
-const SEARCH: OFlags = OFlags::PATH;
-#[cfg(not(target_os = "linux"))]
-const SEARCH: OFlags = OFlags::RDONLY;
 
 /// Identifies a file, whatever name it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +58,8 @@ impl Identity {
     }
 
     fn of(stat: &Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
+        let (device, inode) = system::identity(stat);
+        Self { device, inode }
     }
 }
 
@@ -108,7 +104,7 @@ impl FileDetails {
             kind,
             names: u64::from(stat.st_nlink),
             bytes: u64::try_from(stat.st_size).unwrap_or_default(),
-            mode: stat.st_mode & 0o777,
+            mode: system::permissions(stat),
             owner: stat.st_uid,
             group: stat.st_gid,
         }
@@ -291,7 +287,7 @@ fn failed(error: Errno) -> FileOpenError {
 }
 
 fn open_directory(parent: &Dir, name: &OsStr) -> Result<(Dir, FileDetails), FileOpenError> {
-    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = system::SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened: OwnedFd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(failed)?;
     let found = FileDetails::of(&rustix::fs::fstat(opened.as_fd()).map_err(failed)?);
     Ok((Dir::from(opened), found))

@@ -15,9 +15,17 @@ pub struct EventLog {
     pub call: u64,
     #[serde(with = "stored")]
     pub events: Vec<Event>,
+    /// Of each event the key of the step whose record tells of it, where that is known.
+    #[serde(skip)]
+    pub steps: Vec<Arc<str>>,
 }
 
 impl EventLog {
+    /// Events of which it is not known which steps they are told of.
+    pub fn of(call: u64, events: Vec<Event>) -> Self {
+        Self { call, events, steps: Vec::new() }
+    }
+
     /// The same with other ids of calls: `renumbered` gives the new one of each. The events of the call itself, and the
     /// beginnings of those that it made, get the rank; those of the calls beneath count only among themselves.
     #[must_use]
@@ -89,6 +97,11 @@ pub struct Renaming {
 }
 
 impl StepOrigin {
+    /// Where it is in the call tree.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// From now on its record can be named.
     pub fn settle(&self, renaming: Renaming) {
         // A second time says the same.
@@ -277,7 +290,7 @@ mod tests {
     #[test]
     fn every_event_survives_being_stored() {
         let event = |kind| Event { agent: Arc::from("main"), depth: 1, call: 7, kind, rank: 9 };
-        let told = EventLog { call: 7, events: samples::all().into_iter().map(event).collect() };
+        let told = EventLog::of(7, samples::all().into_iter().map(event).collect());
         let json = serde_json::to_string(&told).unwrap();
         assert_eq!(serde_json::from_str::<EventLog>(&json).unwrap(), told);
         assert!(json.contains(r#""kind":{"notice":{"text":"t"}},"rank":9}"#), "{json}");

@@ -156,10 +156,21 @@ event_kinds! {
             usage: Usage,
             error: String,
         },
+        /// Nobody was asked: this was replied to the same request before, when it took what is saved.
+        CacheHit {
+            model: String,
+            saved: Usage,
+        },
         RetryScheduled {
             model: String,
             attempt: u32,
             wait_ms: u64,
+            reason: String,
+        },
+        /// Another model of the agent is asked from here on.
+        ModelSwitched {
+            from: String,
+            to: String,
             reason: String,
         },
         LimitApproached {
@@ -248,7 +259,9 @@ pub mod samples {
             EventKind::RequestStarted { model: text(), longest_wait_ms: Some(7) },
             EventKind::RequestFinished { model: text(), duration_ms: 3, usage, finish: Finish::Pause },
             EventKind::RequestFailed { model: text(), duration_ms: 3, usage, error: text() },
+            EventKind::CacheHit { model: text(), saved: usage },
             EventKind::RetryScheduled { model: text(), attempt: 2, wait_ms: 500, reason: text() },
+            EventKind::ModelSwitched { from: text(), to: text(), reason: text() },
             EventKind::LimitApproached { limit: text(), used: 1.5, allowed: 2.0 },
             EventKind::LimitReached { limit: text(), used: 2.0, allowed: 2.0 },
             EventKind::ToolProgressed { id: text(), tool: text(), progress: 0.5, total: None, message: Some(text()) },

@@ -42,18 +42,25 @@ pub mod brief {
     use crate::message::Usage;
 
     /// The numbers, then the money.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Deserialize)]
     struct Numbers(Vec<u64>, Option<String>);
 
     /// Writes the list.
     pub fn serialize<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
         let Usage { requests, input_tokens, output_tokens, cache_read_tokens, .. } = *usage;
         let Usage { cache_write_tokens, reasoning_tokens, cost_usd, unanswered, estimated, .. } = *usage;
-        let mut numbers = vec![requests, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens];
-        numbers.extend([reasoning_tokens, unanswered, estimated]);
+        let numbers = [
+            requests,
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            reasoning_tokens,
+            unanswered,
+            estimated,
+        ];
         let used = numbers.iter().rposition(|number| *number != 0).map_or(0, |last| last + 1);
-        numbers.truncate(used);
-        Numbers(numbers, cost_usd.map(|cost| cost.to_string())).serialize(serializer)
+        (&numbers[..used], cost_usd.map(|cost| cost.to_string())).serialize(serializer)
     }
 
     /// Reads the list.

@@ -1,6 +1,7 @@
 //! From an address to a connection: directly or by a proxy, plain or with TLS on top.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,27 +24,37 @@ use super::tls::LazyTls;
 use super::{ProxySettings, authority_fault};
 use crate::BoxFuture;
 
+/// Which addresses are connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressReach {
+    Everything,
+    /// Those that everybody can reach.
+    Public,
+}
+
 #[derive(Clone)]
 pub(super) struct Connector {
     tcp: HttpConnector,
     proxies: Proxies,
     tls: Arc<LazyTls>,
     timeout: Duration,
+    reach: AddressReach,
 }
 
 impl Connector {
-    pub(super) fn new(proxies: Proxies, tls: Arc<LazyTls>, timeout: Duration) -> Self {
+    pub(super) fn new(proxies: Proxies, tls: Arc<LazyTls>, timeout: Duration, reach: AddressReach) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         // Shared among the addresses of a host, so that a dead one leaves time for the next.
         tcp.set_connect_timeout(Some(timeout));
-        Self { tcp, proxies, tls, timeout }
+        Self { tcp, proxies, tls, timeout, reach }
     }
 
     async fn connect(&self, url: &Uri) -> Result<HttpStream, HttpError> {
         let proxy = self.proxies.toward(url);
         let mut tcp = match &proxy {
+            None if self.reach == AddressReach::Public => self.open_public(url).await?,
             None => self.open(url, host_and_port(url)).await?,
             Some(proxy) => self.open(proxy.uri(), format!("the proxy {}", host_and_port(proxy.uri()))).await?,
         };
@@ -57,10 +68,66 @@ impl Connector {
         Ok(HttpStream::Tls(Box::new(TokioIo::new(tls))))
     }
 
+    /// Each address of the name is judged, and only one that was judged is connected to: a name may have another one a moment
+    /// later.
+    async fn open_public(&self, url: &Uri) -> Result<TcpStream, HttpError> {
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+        let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 });
+        let found = tokio::net::lookup_host((host, port)).await;
+        let found = found.map_err(|error| HttpError::Resolve { host: host.to_owned(), reason: error.to_string() })?;
+        let addresses: Vec<SocketAddr> = found.collect();
+        let refused = |reason: &str| HttpError::Connect { at: host_and_port(url), reason: reason.to_owned() };
+        if addresses.iter().any(|address| !is_public(address.ip())) {
+            return Err(refused("it is an address of a private network, and a public server names it"));
+        }
+        let mut last = refused("the name has no address");
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => {
+                    let _ = tcp.set_nodelay(true);
+                    return Ok(tcp);
+                }
+                Err(error) => last = refused(&error.to_string()),
+            }
+        }
+        Err(last)
+    }
+
     async fn open(&self, url: &Uri, at: String) -> Result<TcpStream, HttpError> {
         // The connector is always ready: the system's resolver has no queue of its own.
         let opened = self.tcp.clone().call(url.clone()).await;
         opened.map(TokioIo::into_inner).map_err(|error| HttpError::of_tcp(&error, url, at))
+    }
+}
+
+/// Whether everybody can reach an address: it is none of this machine, of a private network or of a special use.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    let v4 = |address: Ipv4Addr| {
+        let [a, b, c, _] = address.octets();
+        let is_special = address.is_loopback()
+            || address.is_private()
+            || address.is_link_local()
+            || address.is_broadcast()
+            || address.is_documentation()
+            || address.is_multicast()
+            || matches!((a, b, c), (0 | 240..=255, _, _) | (100, 64..=127, _) | (192, 0, 0) | (198, 18 | 19, _));
+        !is_special
+    };
+    match address {
+        IpAddr::V4(address) => v4(address),
+        IpAddr::V6(address) => match (address.to_ipv4(), address.segments()) {
+            // Addresses of the old kind, in the words of the new one.
+            (Some(mapped), _) => v4(mapped),
+            (None, [0x64, 0xff9b, _, _, _, _, high, low] | [0x2002, high, low, ..]) => {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                v4(Ipv4Addr::new(a, b, c, d))
+            }
+            (None, [first, second, ..]) => {
+                let is_global = (first & 0xe000) == 0x2000;
+                is_global && (first, second) != (0x2001, 0x0db8)
+            }
+        },
     }
 }
 
@@ -328,6 +395,39 @@ mod tests {
         ];
         for (head, expected) in cases {
             assert_eq!(status_of(head), expected);
+        }
+    }
+
+    #[test]
+    fn only_addresses_that_everybody_reaches_are_public() {
+        for public in ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "64:ff9b::1.1.1.1"] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+        for private in [
+            "127.0.0.1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "224.0.0.1",
+            "192.0.0.8",
+            "198.18.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "fc00::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(private.parse().unwrap()), "{private}");
         }
     }
 }

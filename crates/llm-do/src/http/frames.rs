@@ -24,6 +24,9 @@ pub struct FrameTooLong {
     pub limit: usize,
 }
 
+/// A longer one is sent back by nobody.
+const LONGEST_ID: usize = 1024;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Splits a `text/event-stream`. An event that the end of the stream leaves unfinished is dropped, as the
@@ -40,6 +43,10 @@ pub struct EventStream {
     /// What earlier chunks said about the current event.
     event: Vec<u8>,
     data: Option<Vec<u8>>,
+    /// Where the stream is, as whoever goes on with it says it.
+    last_id: Option<Vec<u8>>,
+    /// How long to wait before that, in milliseconds.
+    retry: Option<u64>,
 }
 
 /// What the current chunk says about the current event.
@@ -53,13 +60,26 @@ enum FrameLine<'a> {
     Blank,
     Event(&'a [u8]),
     Data(&'a [u8]),
+    Id(&'a [u8]),
+    Retry(u64),
     Ignored,
 }
 
 impl EventStream {
     /// A reader at the start of a stream, for events of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, mark_seen: 0, after_cr: false, line: Vec::new(), event: Vec::new(), data: None }
+        let (line, event, data) = (Vec::new(), Vec::new(), None);
+        Self { limit, mark_seen: 0, after_cr: false, line, event, data, last_id: None, retry: None }
+    }
+
+    /// The id of the last event that has one: a stream that broke off can be gone on with from there.
+    pub(crate) fn last_id(&self) -> Option<&[u8]> {
+        self.last_id.as_deref()
+    }
+
+    /// How many milliseconds to wait before going on with a stream that broke off, if the server says so.
+    pub(crate) fn retry(&self) -> Option<u64> {
+        self.retry
     }
 
     /// Hands every frame that these bytes complete to the sink; the first error ends it.
@@ -127,6 +147,8 @@ impl EventStream {
                 pending.data = None;
                 self.append(value)?;
             }
+            FrameLine::Id(id) => self.last_id = (!id.is_empty()).then(|| id.to_vec()),
+            FrameLine::Retry(after) => self.retry = Some(after),
             FrameLine::Ignored => {}
         }
         Ok(())
@@ -206,7 +228,15 @@ fn read(line: &[u8]) -> FrameLine<'_> {
         // A name alone has an empty value.
         b"data" => FrameLine::Data(b""),
         b"event" => FrameLine::Event(b""),
-        // `id` and `retry` serve reconnection, which no provider offers; an empty name is a comment.
+        // These two serve whoever goes on with a stream that broke off, which no provider offers; an id with a zero is none.
+        [b'i', b'd', b':', value @ ..] if value.len() <= LONGEST_ID && !value.contains(&0) => {
+            FrameLine::Id(value.strip_prefix(b" ").unwrap_or(value))
+        }
+        [b'r', b'e', b't', b'r', b'y', b':', value @ ..] => {
+            let digits = std::str::from_utf8(value.strip_prefix(b" ").unwrap_or(value)).unwrap_or_default();
+            digits.parse().map_or(FrameLine::Ignored, FrameLine::Retry)
+        }
+        // An empty name is a comment.
         _ => FrameLine::Ignored,
     }
 }

@@ -7,6 +7,7 @@
 mod connect;
 mod error;
 pub mod frames;
+mod hold;
 mod inflate;
 mod tls;
 mod upload;
@@ -27,8 +28,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use connect::{ConnectionHistory, Connector, Proxies};
+use connect::{AddressReach, ConnectionHistory, Connector, Proxies};
 use error::host_and_port;
+use hold::HeldBack;
 use inflate::{Encoding, InflateError};
 use tls::LazyTls;
 use upload::{Upload, UploadProgress};
@@ -157,6 +159,7 @@ struct HttpClientState {
     idle_timeout: Duration,
     content_timeout: Duration,
     maximum_response: u64,
+    held_back: HeldBack,
     #[cfg(test)]
     tls: Arc<LazyTls>,
 }
@@ -169,9 +172,19 @@ const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 impl HttpClient {
     /// Makes a client, which opens no connection yet. The only error is a proxy setting that names no proxy.
     pub fn new(settings: HttpSettings) -> Result<Self, HttpError> {
+        Self::reaching(AddressReach::Everything, settings)
+    }
+
+    /// Makes a client that connects to addresses that everybody can reach, and to no other: for addresses that somebody else
+    /// chose. It goes through a proxy all the same, which decides for itself.
+    pub(crate) fn among_public(settings: HttpSettings) -> Result<Self, HttpError> {
+        Self::reaching(AddressReach::Public, settings)
+    }
+
+    fn reaching(reach: AddressReach, settings: HttpSettings) -> Result<Self, HttpError> {
         let proxies = Proxies::new(&settings.proxy)?;
         let tls = Arc::new(LazyTls::new(settings.extra_certificates, settings.system_roots));
-        let connector = Connector::new(proxies.clone(), Arc::clone(&tls), settings.connect_timeout);
+        let connector = Connector::new(proxies.clone(), Arc::clone(&tls), settings.connect_timeout, reach);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new()) // without it idle connections are never dropped
@@ -187,10 +200,21 @@ impl HttpClient {
             content_timeout: settings.content_timeout,
             idle_timeout: settings.idle_timeout,
             maximum_response: settings.maximum_response,
+            held_back: HeldBack::default(),
             #[cfg(test)]
             tls,
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Whoever is called this wants to be left alone so long, by all requests of this client.
+    pub(crate) fn hold_back(&self, name: &str, wait: Duration) {
+        self.shared.held_back.hold(name, wait);
+    }
+
+    /// Until when whoever is called this is not asked.
+    pub(crate) fn held_back_until(&self, name: &str) -> Option<tokio::time::Instant> {
+        self.shared.held_back.until(name)
     }
 
     /// How long the first byte of an answer is waited for.
@@ -201,7 +225,8 @@ impl HttpClient {
         }
     }
 
-    fn idle_timeout(&self, pace: Pace) -> Duration {
+    /// How long the next part of an answer is waited for.
+    pub(crate) fn idle_timeout(&self, pace: Pace) -> Duration {
         match pace {
             Pace::Usual | Pace::Late => self.shared.idle_timeout,
             Pace::Slow => self.shared.idle_timeout.max(self.shared.slow_first_byte_timeout),
@@ -218,22 +243,43 @@ impl HttpClient {
         self.watched(request, Pace::Usual).0
     }
 
-    /// Sends JSON and gives the status of the answer, of which nothing else is read. A redirect is not followed, and what is
-    /// not encrypted goes to this machine only.
+    /// Sends JSON and gives the status of the answer and its body, which has at most `limit` bytes: with 0 none is read. A
+    /// redirect is not followed, and what is not encrypted goes to this machine only.
     #[cfg(feature = "front-end")]
-    pub async fn post_json(&self, url: &str, headers: &[(String, String)], body: String) -> Result<u16, String> {
+    pub async fn post_json(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        body: String,
+        limit: u64,
+    ) -> Result<(u16, Vec<u8>), String> {
         check_confidential(url)?;
         let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
         let json = [("content-type".to_owned(), "application/json".to_owned())];
-        let mut all = HeaderMap::new();
-        for (name, value) in json.iter().chain(headers) {
-            // Its value may be a key, and is not shown.
-            let wrong = || format!("`{name}` is no header");
-            let known: hyper::header::HeaderName = name.parse().map_err(|_| wrong())?;
-            all.insert(known, value.parse().map_err(|_| wrong())?);
-        }
-        let request = Request { method: Method::POST, url, headers: all, body: Bytes::from(body) };
-        self.send(request).await.map(|answer| answer.status.as_u16()).map_err(|error| error.to_string())
+        let headers = header_map(json.iter().chain(headers))?;
+        let request = Request { method: Method::POST, url, headers, body: Bytes::from(body) };
+        let answer = self.send(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status.as_u16();
+        let body = if limit == 0 { Ok(Bytes::new()) } else { answer.into_body().collect(limit).await };
+        Ok((status, body.map_err(|error| error.to_string())?.to_vec()))
+    }
+
+    /// Sends a body and gives the status of the answer, of which nothing else is read but how long it asks to be left alone.
+    /// A redirect is not followed.
+    pub(crate) async fn post(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        content_type: &str,
+        body: Bytes,
+    ) -> Result<(u16, Option<Duration>), String> {
+        let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
+        let content_type = [("content-type".to_owned(), content_type.to_owned())];
+        let headers = header_map(content_type.iter().chain(headers))?;
+        let answer = self.send(Request { method: Method::POST, url, headers, body }).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let asked = answer.headers.get(hyper::header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok((answer.status.as_u16(), asked.map(Duration::from_secs)))
     }
 
     /// The status and the body of a document, which has at most `limit` bytes. A redirect is not followed, and what is not
@@ -374,7 +420,6 @@ impl Departure {
 }
 
 /// Whether what is sent to an address can be read on the way: it is encrypted, or stays on this machine.
-#[cfg(feature = "front-end")]
 pub fn check_confidential(url: &str) -> Result<(), String> {
     let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
     check_address(&url).map_err(|error| error.to_string())?;
@@ -385,6 +430,40 @@ pub fn check_confidential(url: &str) -> Result<(), String> {
         return Ok(());
     }
     Err("only https goes to other machines".to_owned())
+}
+
+/// Whether an address is that of a machine that not everybody reaches, as far as its name says it.
+pub(crate) fn is_private_host(url: &str) -> bool {
+    let Ok(url) = url.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    match host.parse() {
+        Ok(address) => !connect::is_public(address),
+        // Names without a dot, and those that stand for this machine or its network.
+        Err(_) => {
+            let name = host.trim_end_matches('.').to_ascii_lowercase();
+            let kinds = [".localhost", ".local", ".internal", ".home.arpa", ".lan"];
+            !name.contains('.') || kinds.iter().any(|kind| name.ends_with(kind))
+        }
+    }
+}
+
+/// Whether something could be posted there, with these headers.
+pub(crate) fn check_post(url: &str, headers: &[(String, String)]) -> Result<(), String> {
+    let url: Uri = url.parse().map_err(|error| format!("the address is none: {error}"))?;
+    check_address(&url).map_err(|error| error.to_string())?;
+    header_map(headers.iter()).map(drop)
+}
+
+/// A header that stands twice is the last one.
+fn header_map<'a>(headers: impl Iterator<Item = &'a (String, String)>) -> Result<HeaderMap, String> {
+    let mut all = HeaderMap::new();
+    for (name, value) in headers {
+        // Its value may be a key, and is not shown.
+        let wrong = || format!("`{name}` is no header");
+        let known: hyper::header::HeaderName = name.parse().map_err(|_| wrong())?;
+        all.insert(known, value.parse().map_err(|_| wrong())?);
+    }
+    Ok(all)
 }
 
 fn check_address(url: &Uri) -> Result<(), HttpError> {
@@ -587,6 +666,32 @@ mod tests {
         let error = client.send(post(&format!("https://{address}/"))).await.unwrap_err();
         assert_eq!(error.to_string(), format!("no secure connection to {address}: it does not speak TLS"));
         assert!(client.shared.tls.is_set_up());
+    }
+
+    #[tokio::test]
+    async fn a_client_among_public_addresses_connects_to_no_other() {
+        use futures_util::FutureExt as _;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = HttpClient::among_public(HttpSettings::STANDARD).unwrap();
+        for host in
+            ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "169.254.169.254", "10.0.0.1"]
+        {
+            let error = client.send(post(&format!("http://{host}:{port}/"))).await.unwrap_err().to_string();
+            assert!(error.contains("a private network") || error.contains("cannot be resolved"), "{host}: {error}");
+        }
+        assert!(listener.accept().now_or_never().is_none(), "nobody was connected");
+        for (url, expected) in [
+            ("https://127.0.0.1/mcp", true),
+            ("https://localhost/mcp", true),
+            ("https://hub/mcp", true),
+            ("https://hub.internal/mcp", true),
+            ("https://10.1.2.3/mcp", true),
+            ("https://mcp.example.com/mcp", false),
+            ("https://1.1.1.1/mcp", false),
+        ] {
+            assert_eq!(is_private_host(url), expected, "{url}");
+        }
     }
 
     #[tokio::test]

@@ -388,11 +388,20 @@ pub fn value_at<T: StepValue>(key: &str, records: &dyn RecordedSteps) -> Result<
 
 /// The call whose record has this key, if a reply asked for it.
 pub fn call_at(key: &str, records: &dyn RecordedSteps) -> Result<ToolCall, String> {
-    let missing = || format!("no reply asks for the call `{key}`");
-    let (request, place) = key.rsplit_once('/').ok_or_else(missing)?;
-    let position = place.strip_prefix('c').and_then(|place| place.split('.').next()?.parse().ok());
-    let reply = reply_at(request, records)?;
-    reply.tool_calls().nth(position.ok_or_else(missing)?).cloned().ok_or_else(missing)
+    let (request, _) = key.rsplit_once('/').ok_or_else(|| unasked(key))?;
+    call_of(key, &reply_at(request, records)?)
+}
+
+/// The same for whoever has the reply.
+pub fn call_of(key: &str, reply: &Reply) -> Result<ToolCall, String> {
+    let place = key.rsplit('/').next().and_then(|place| place.strip_prefix('c'));
+    let position: Option<usize> = place.and_then(|place| place.split('.').next()?.parse().ok());
+    let asked = position.and_then(|position| reply.tool_calls().nth(position));
+    asked.cloned().ok_or_else(|| unasked(key))
+}
+
+fn unasked(key: &str) -> String {
+    format!("no reply asks for the call `{key}`")
 }
 
 /// Whether a call with this key is one that a reply asked for; all others are of code.

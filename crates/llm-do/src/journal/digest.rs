@@ -78,12 +78,12 @@ impl Chain {
 /// Bytes as lower-case hexadecimal, two digits each.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut hex = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        hex.push(char::from(DIGITS[usize::from(byte & 15)]));
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    let mut hex = vec![0; 2 * bytes.len()];
+    for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&digits(byte));
     }
-    hex
+    String::from_utf8(hex).expect("digits are text")
 }
 
 #[cfg(test)]

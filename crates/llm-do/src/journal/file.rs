@@ -20,6 +20,7 @@ use super::record::{
     self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, LineText, OPENING, ParsedLines,
     RunEnd, RunIdentity, RunLine, StepProgress, VERSION,
 };
+use super::replica::Replica;
 use super::writer::{Acknowledgement, NamedValue, Signer, Writer, WriterTarget};
 use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, StepParts, Stop};
 use crate::BoxFuture;
@@ -124,8 +125,19 @@ pub struct JournalSettings {
     pub durability: Durability,
     /// Where values are kept that are too large for a line; without it they are written into the file all the same.
     pub blobs: Option<Blobs>,
+    /// Whether many journals keep their values in the same place: then what requests are made of stands there too, once for all.
+    pub shares_parts: bool,
     /// What becomes of the run if it cannot be written any more.
     pub failure: WriteFailure,
+    /// A second place of its lines: none counts before it is there too.
+    pub replica: Option<Arc<dyn Replica>>,
+}
+
+impl JournalSettings {
+    fn target(&self, file: File) -> WriterTarget {
+        let Self { durability, blobs, replica, .. } = self;
+        WriterTarget { file, durability: *durability, blobs: blobs.clone(), replica: replica.clone() }
+    }
 }
 
 /// What a journal begins with.
@@ -277,7 +289,7 @@ impl OpenJournal {
         let failed = |error| JournalError::Io { path: path.clone(), error };
         file.set_len(committed).map_err(failed)?;
         let line = RunLine::ended(&RunEnd::new(state, reason), now(), settings.by);
-        append(&file, &mut Signer::after(last, settings.key), [line_of(&line)]).map_err(failed)
+        append(&file, &mut Signer::after(last, settings.key), [line_of(&line)]).map(drop).map_err(failed)
     }
 
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
@@ -285,23 +297,24 @@ impl OpenJournal {
         let Self { path, file, contents, settings, origin, note } = self;
         let settings = JournalSettings { by: by.or(settings.by), ..settings };
         let failed = |error| JournalError::Io { path: path.clone(), error };
-        let (file, signer, replaced, contents) = match origin {
+        let (file, signer, replaced, contents, begun) = match origin {
             JournalOrigin::Own { committed, last } => {
                 file.set_len(committed).map_err(failed)?;
                 let mut signer = Signer::after(last, settings.key.clone());
                 let mut line = RunLine::resumed(note, now(), settings.by.clone());
                 keep_outside(&mut line.res, &mut line.blob, &settings).map_err(failed)?;
-                append(&file, &mut signer, [line_of(&line)]).map_err(failed)?;
-                (file, signer, None, contents)
+                // With a replica the file is only as good as that is.
+                let durability = if settings.replica.is_some() { settings.durability } else { Durability::Synced };
+                let begun = write_lines(&file, &mut signer, [line_of(&line)], durability).map_err(failed)?;
+                (file, signer, None, contents, begun)
             }
             JournalOrigin::Stranger(lines) => {
                 let lines = anew(*lines, note, &settings).map_err(failed)?;
-                let (own, signer) = written_anew(&path, lines, settings.key.clone()).map_err(failed)?;
-                (own, signer, Some(file), contents.without_questions())
+                let (own, signer, begun) = written_anew(&path, lines, settings.key.clone()).map_err(failed)?;
+                (own, signer, Some(file), contents.without_questions(), begun)
             }
         };
-        let (durability, blobs) = (settings.durability, settings.blobs.clone());
-        let writer = Writer::start(WriterTarget { file, durability, blobs }, signer).map_err(failed)?;
+        let writer = Writer::start(settings.target(file), signer, begun).map_err(failed)?;
         let mode = Mode::Writes { writer, _replaced: replaced };
         Ok(FileJournal::of(contents, mode, matching, settings))
     }
@@ -310,7 +323,7 @@ impl OpenJournal {
 /// What is kept of a stranger's file, as lines of ours.
 fn anew(lines: ParsedLines, note: Option<RawJson>, settings: &JournalSettings) -> io::Result<Vec<Vec<u8>>> {
     // The header says already what earlier notes said.
-    let ParsedLines { header, parts, steps, notes: _, ended: _ } = lines;
+    let ParsedLines { header, parts, steps, notes: _, delivered: _, ended: _, is_of_others: _ } = lines;
     let header = RunLine { v: Some(VERSION), ..header };
     // A question that a stranger wrote down is not signed: it is asked anew.
     let steps = steps.into_iter().map(|(_, line)| line).filter(|line| line.kind != StepKind::Ask).collect();
@@ -337,7 +350,7 @@ fn beginning(
     }
     for mut line in steps {
         keep_outside(&mut line.res, &mut line.blob, settings)?;
-        lines.push(line_of(&line.text()));
+        lines.push(step_line_of(&line.text()));
     }
     Ok(lines)
 }
@@ -353,8 +366,20 @@ fn keep_outside(res: &mut Option<RawJson>, blob: &mut Option<String>, settings: 
 
 /// Takes a value that is too large out of its line, which then names it.
 fn outlined(res: &mut Option<RawJson>, blob: &mut Option<String>, blobs: Option<&Blobs>) -> Option<NamedValue> {
+    outlined_beyond(LARGEST_INLINE, res, blob, blobs)
+}
+
+/// Of what many journals have alike, more stands in one place.
+const LARGEST_SHARED: usize = 1024;
+
+fn outlined_beyond(
+    most: usize,
+    res: &mut Option<RawJson>,
+    blob: &mut Option<String>,
+    blobs: Option<&Blobs>,
+) -> Option<NamedValue> {
     blobs?;
-    let json = res.take_if(|res| res.get().len() > LARGEST_INLINE)?.in_one_line().get().to_owned();
+    let json = res.take_if(|res| res.get().len() > most)?.in_one_line().get().to_owned();
     let digest = of_bytes(json.as_bytes());
     *blob = Some(digest.clone());
     Some(NamedValue { digest, json })
@@ -365,15 +390,15 @@ fn value_in(blobs: Option<&Blobs>, digest: &str) -> Result<Vec<u8>, String> {
 }
 
 /// A file in the place of another, with these lines, signed and locked. Either all of it is there or nothing changed.
-fn written_anew(path: &Path, lines: Vec<Vec<u8>>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
+fn written_anew(path: &Path, lines: Vec<Vec<u8>>, key: Option<StateKey>) -> io::Result<(File, Signer, Vec<u8>)> {
     let beside = Beside::of_path(path, 0o600)?;
     // Nobody else knows the name.
     beside.file().try_lock().map_err(io::Error::from)?;
     let mut signer = Signer::after(LineMac::default(), key);
-    append(beside.file(), &mut signer, lines)?;
+    let begun = append(beside.file(), &mut signer, lines)?;
     let file = beside.replace()?;
     sync_directory_of(path);
-    Ok((file, signer))
+    Ok((file, signer, begun))
 }
 
 impl FileJournal {
@@ -418,16 +443,18 @@ impl FileJournal {
         let header = RunLine::header(identity, header, now(), settings.by.clone());
         let steps = copied.iter().cloned().enumerate().collect();
         let (notes, ended) = (Vec::new(), None);
-        let contents =
-            JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps, notes, ended });
+        let contents = {
+            let (header, parts) = (header.clone(), parts.clone());
+            let delivered = Vec::new();
+            JournalContents::of(ParsedLines { header, parts, steps, notes, delivered, ended, is_of_others: false })
+        };
         let contents = contents.map_err(|damage| damaged(damage, path))?;
         let lines = beginning(header, parts, copied, &settings).map_err(failed)?;
-        write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
+        let begun = write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
         if settings.durability == Durability::Synced {
             sync_directory_of(path);
         }
-        let (durability, blobs) = (settings.durability, settings.blobs.clone());
-        let writer = Writer::start(WriterTarget { file, durability, blobs }, signer).map_err(failed)?;
+        let writer = Writer::start(settings.target(file), signer, begun).map_err(failed)?;
         let mode = Mode::Writes { writer, _replaced: None };
         Ok(Self::of(contents, mode, Matching::Exact, settings))
     }
@@ -447,7 +474,9 @@ impl FileJournal {
         let parts = contents.parts.keys().cloned().collect();
         let turns = contents.turns().iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let records = contents.into_records();
-        let state = JournalProgress { records, taken: HashSet::new(), parts, turns, failure: None };
+        // Room for the steps of a usual run.
+        let taken = HashSet::with_capacity(64);
+        let state = JournalProgress { records, taken, parts, turns, failure: None };
         Self { state: Mutex::new(state), mode, matching, settings, is_ending: OnceLock::new() }
     }
 
@@ -456,7 +485,17 @@ impl FileJournal {
     pub async fn end(&self, state: EndState, reason: &str) -> Result<(), Stop> {
         let Mode::Writes { writer, .. } = &self.mode else { return Ok(()) };
         let line = RunLine::ended(&RunEnd::new(state, reason), now(), self.settings.by.clone());
-        writer.append(line_of(&line), None).durable_or(self).await
+        writer.append(None, |json| write_line(json, &line)).durable_or(self).await
+    }
+
+    /// A collector has these spans: nobody who goes on with the run sends them again.
+    pub(crate) fn note_delivered(&self, spans: &[String]) {
+        if let Mode::Writes { writer, .. } = &self.mode {
+            let mut line = RunLine::delivered(spans, now());
+            let value = outlined(&mut line.res, &mut line.blob, self.settings.blobs.as_ref());
+            // Whoever cannot be told so sends some of them twice.
+            drop(writer.append(value, |json| write_line(json, &line)));
+        }
     }
 
     /// How many turns of the entry were finished, in this process and in earlier ones.
@@ -493,12 +532,16 @@ impl FileJournal {
     /// The name of what a request is made of; written down when it is first named.
     fn named_parts(&self, writer: &Writer, parts: &StepParts) -> (String, u64) {
         let StepParts { parts, sent } = parts;
-        for (name, part) in parts.lines() {
+        // The list of the names is written last: where it stands, all that it names stands before it.
+        let is_written = self.state().parts.contains(parts.name());
+        for (name, part) in parts.lines().filter(|_| !is_written) {
             if self.state().parts.insert(name.to_owned()) {
                 let mut line = RunLine::part(name, part.clone(), now());
-                let value = outlined(&mut line.res, &mut line.blob, self.settings.blobs.as_ref());
+                let JournalSettings { blobs, shares_parts, .. } = &self.settings;
+                let most = if *shares_parts { LARGEST_SHARED } else { LARGEST_INLINE };
+                let value = outlined_beyond(most, &mut line.res, &mut line.blob, blobs.as_ref());
                 // A line that follows names it, and comes after it.
-                drop(writer.append(line_of(&line), value));
+                drop(writer.append(value, |json| write_line(json, &line)));
             }
         }
         (parts.name().to_owned(), *sent)
@@ -557,8 +600,10 @@ impl FileJournal {
             (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
         if step.interrupted.is_some() {
-            lines.append(LineState::Started, step.shown, step.judged.as_ref()).durable_or(self).await?;
+            let started = lines.append(LineState::Started, step.shown, step.judged.as_ref());
+            // Who ends the turn while the line is on its way has begun nothing either.
             let mut begun = StartedEffect { lines: &lines, was_polled: false };
+            started.durable_or(self).await?;
             let result = begun.polling(effect).await?;
             return lines.ran(result, None).await;
         }
@@ -593,6 +638,10 @@ impl RecordedSteps for FileJournal {
 
     fn keys_beneath(&self, key: &str) -> Vec<String> {
         record::beneath(&self.state().records, key).map(|(key, _)| key.to_owned()).collect()
+    }
+
+    fn has_past(&self) -> bool {
+        matches!(self.mode, Mode::Replays) || !self.state().records.is_empty()
     }
 }
 
@@ -667,9 +716,7 @@ impl StepLines<'_> {
         let (k, kind, req) = (self.key, self.kind, &*self.request);
         let (res, blob) = (res.as_ref(), blob.as_deref());
         let line = LineText { k, kind, state, req, res, at: now(), by, parts, sent, judged, blob };
-        let mut room = self.writer.room();
-        room.reserve(line.size());
-        self.writer.append(line_in(room, &line), value)
+        self.writer.append(value, |json| write_step_line(json, &line))
     }
 
     async fn ran(&self, result: RawJson, judged: Option<&RawJson>) -> Result<StepAnswer, Stop> {
@@ -808,7 +855,7 @@ fn all_of(mut file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
 }
 
 /// Lines from before the writer's time.
-fn append(file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
+fn append(file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = Vec<u8>>) -> io::Result<Vec<u8>> {
     write_lines(file, signer, lines, Durability::Synced)
 }
 
@@ -817,13 +864,16 @@ fn write_lines(
     signer: &mut Signer,
     lines: impl IntoIterator<Item = Vec<u8>>,
     durability: Durability,
-) -> io::Result<()> {
+) -> io::Result<Vec<u8>> {
     let mut signed = Vec::new();
     for line in lines {
         signer.append(&line, &mut signed);
     }
     file.write_all(&signed)?;
-    if durability == Durability::Synced { file.sync_data() } else { Ok(()) }
+    if durability == Durability::Synced {
+        file.sync_data()?;
+    }
+    Ok(signed)
 }
 
 /// What identifies a request, in half as many digits: nobody can choose a request so that it has the same ones.
@@ -838,17 +888,38 @@ fn sync_directory_of(path: &Path) {
 }
 
 fn line_of(line: &impl Serialize) -> Vec<u8> {
-    line_in(Vec::new(), line)
+    let mut json = Vec::new();
+    write_line(&mut json, line);
+    json
 }
 
-/// The JSON of a line, in this room. Values of others may have line breaks, in JSON between tokens only.
-fn line_in(mut json: Vec<u8>, line: &impl Serialize) -> Vec<u8> {
-    serde_json::to_writer(&mut json, line).expect("plain values serialise");
-    let breaks: Vec<usize> = memchr::memchr2_iter(b'\n', b'\r', &json).collect();
+fn step_line_of(line: &LineText<'_>) -> Vec<u8> {
+    let mut json = Vec::new();
+    write_step_line(&mut json, line);
+    json
+}
+
+/// Appends the JSON of a line to others.
+fn write_line(lines: &mut Vec<u8>, line: &impl Serialize) {
+    let begin = lines.len();
+    serde_json::to_writer(&mut *lines, line).expect("plain values serialise");
+    remove_breaks(&mut lines[begin..]);
+}
+
+/// The same of a line about a step.
+fn write_step_line(lines: &mut Vec<u8>, line: &LineText<'_>) {
+    let begin = lines.len();
+    lines.reserve(line.size());
+    line.write(lines);
+    remove_breaks(&mut lines[begin..]);
+}
+
+/// Values of others may have line breaks, in JSON between tokens only.
+fn remove_breaks(json: &mut [u8]) {
+    let breaks: Vec<usize> = memchr::memchr2_iter(b'\n', b'\r', json).collect();
     for at in breaks {
         json[at] = b' ';
     }
-    json
 }
 
 /// Milliseconds since 1970.

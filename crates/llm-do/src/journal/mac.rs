@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -13,6 +13,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::digest::hex;
+use crate::beneath::{self, FileAccess};
+use crate::system;
 
 /// The name of the key's file in the state directory.
 pub const KEY_FILE: &str = "key";
@@ -56,6 +58,12 @@ pub enum SigningPurpose {
     Created,
     /// Code that was compiled and kept.
     Compiled,
+    /// A reply that counts again.
+    Reply,
+    /// What a client of another protocol gives back: which questions it was asked, and what names a run to it.
+    Client,
+    /// What is said to a run of an engine: that it begins, and what else is wanted of it.
+    Engine,
 }
 
 impl SigningPurpose {
@@ -66,6 +74,9 @@ impl SigningPurpose {
             Self::Trust => b"llm-do trust 2\0",
             Self::Created => b"llm-do created 2\0",
             Self::Compiled => b"llm-do compiled 2\0",
+            Self::Reply => b"llm-do reply 2\0",
+            Self::Client => b"llm-do client 2\0",
+            Self::Engine => b"llm-do engine 2\0",
         }
     }
 }
@@ -82,7 +93,7 @@ impl fmt::Display for LineMac {
 
 fn random_bytes() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    system::random(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -122,18 +133,7 @@ impl StateKey {
         }
         let bytes = random_bytes()?;
         DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-        // Written whole under another name first: nobody ever reads half of a key.
-        let temporary = state.join(format!(".key-{}-{:016x}", std::process::id(), fastrand::u64(..)));
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
-        let linked = written.and_then(|()| std::fs::hard_link(&temporary, &file));
-        // Whatever became of it, the other name is no longer needed.
-        let _ = std::fs::remove_file(&temporary);
-        match linked {
+        match beneath::create_path(&file, &bytes, FileAccess::Private) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             Ok(()) | Err(_) => read(&file).map(Self::from_bytes),
         }

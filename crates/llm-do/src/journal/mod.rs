@@ -6,6 +6,8 @@
 
 pub mod blobs;
 pub mod call;
+#[cfg(feature = "engine")]
+pub mod conformance;
 pub mod digest;
 pub mod file;
 #[cfg(feature = "front-end")]
@@ -15,6 +17,7 @@ pub(crate) mod generated;
 pub mod mac;
 pub mod parts;
 pub mod record;
+pub mod replica;
 pub mod requests;
 pub mod run_id;
 pub mod telling;
@@ -24,6 +27,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::Either;
@@ -69,6 +73,11 @@ pub trait RecordedSteps {
 
     /// The keys of all steps beneath a place of which anything is recorded, in the order of the keys.
     fn keys_beneath(&self, key: &str) -> Vec<String>;
+
+    /// Whether anything can be recorded of a step before it is taken. A run that has just begun is not asked for each.
+    fn has_past(&self) -> bool {
+        true
+    }
 }
 
 /// How an engine answers a step.
@@ -142,6 +151,8 @@ pub struct Step {
     pub parts: Option<StepParts>,
     /// How a call was judged before it was taken, for whoever looks at it later: no step is answered by it.
     pub judged: Option<RawJson>,
+    /// Whether it only says why a call was refused: nothing is done.
+    pub is_refusal: bool,
 }
 
 /// What a model request is made of.
@@ -228,6 +239,7 @@ struct StepPath {
     engine: Arc<dyn Journal>,
     path: String,
     suspension: Suspension,
+    has_past: bool,
     /// How often code has asked for the same beneath this place.
     named: Arc<Mutex<HashMap<String, u64>>>,
 }
@@ -251,7 +263,13 @@ impl Steps {
 
     /// The root of a run.
     pub fn recorded_by(engine: Arc<dyn Journal>) -> Self {
-        Self(Some(StepPath { engine, path: String::new(), suspension: Suspension::Possible, named: Arc::default() }))
+        let (path, suspension, has_past) = (String::new(), Suspension::Possible, engine.has_past());
+        Self(Some(StepPath { engine, path, suspension, has_past, named: Arc::default() }))
+    }
+
+    /// Whether an engine may know of steps here that were taken by an earlier process.
+    pub(crate) fn has_past(&self) -> bool {
+        self.0.as_ref().is_some_and(|place| place.has_past)
     }
 
     /// Whether an engine records the steps of this run.
@@ -328,7 +346,8 @@ impl Steps {
 
     /// What the record has for the step at this place.
     pub fn prior(&self, kind: StepKind, request: impl FnOnce() -> RawJson) -> Prior {
-        self.0.as_ref().map_or(Prior::Nothing, |place| place.engine.prior(&place.path, kind, &request()))
+        let place = self.0.as_ref().filter(|place| place.has_past);
+        place.map_or(Prior::Nothing, |place| place.engine.prior(&place.path, kind, &request()))
     }
 
     /// The recorded result of a step that must not run now, with what was told of it.
@@ -358,7 +377,11 @@ impl Steps {
     {
         match &self.0 {
             None => Either::Left(effect),
-            Some(place) => Either::Right(Box::pin(place.run(described().step(place.path.clone()), telling, effect))),
+            Some(place) => {
+                // In its place once and for all: it is large, and is polled from within a second future.
+                let effect = Box::pin(effect);
+                Either::Right(place.run(described().step(place.path.clone()), telling, effect))
+            }
         }
     }
 }
@@ -388,7 +411,7 @@ impl<'a> Here<'a> {
     {
         let Some(place) = &self.steps.0 else { return Either::Left(effect(StepEvents::Plain(self.events))) };
         let telling = self.steps.telling(self.events);
-        let (step, effect) = (description().step(place.path.clone()), effect(telling.clone()));
+        let (step, effect) = (description().step(place.path.clone()), Box::pin(effect(telling.clone())));
         Either::Right(Box::pin(async move { place.run(step, &telling, effect).await }))
     }
 }
@@ -398,7 +421,7 @@ impl StepPath {
         &self,
         step: Step,
         telling: &StepEvents<'_>,
-        effect: impl Future<Output = Result<T, E>> + Send,
+        effect: Pin<Box<impl Future<Output = Result<T, E>> + Send>>,
     ) -> Result<T, E>
     where
         T: StepValue,
@@ -460,7 +483,8 @@ impl StepPath {
             path.push('/');
         }
         let _ = path.write_fmt(name);
-        Self { engine: Arc::clone(&self.engine), path, suspension: self.suspension, named: Arc::default() }
+        let Self { suspension, has_past, .. } = *self;
+        Self { engine: Arc::clone(&self.engine), path, suspension, has_past, named: Arc::default() }
     }
 }
 
@@ -477,10 +501,10 @@ impl Drop for Attempt<'_> {
         if !self.is_open || self.kind != StepKind::Model {
             return;
         }
-        let EventLog { call, mut events } = self.telling.heard();
+        let EventLog { call, mut events, .. } = self.telling.heard();
         events.retain(|event| event.kind.usage().is_some_and(|usage| usage.requests > 0));
         if !events.is_empty() {
-            self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&EventLog { call, events }).in_one_line());
+            self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&EventLog::of(call, events)).in_one_line());
         }
     }
 }
@@ -509,13 +533,14 @@ pub struct StepDescription<T> {
     interrupted: Option<T>,
     parts: Option<StepParts>,
     judged: Option<RawJson>,
+    is_refusal: bool,
 }
 
 impl<T: Serialize> StepDescription<T> {
     /// A step of this kind that may run again if it was interrupted. The request is what identifies it.
     pub fn new(kind: StepKind, request: &impl Serialize) -> Self {
         let request = RawJson::of(request);
-        Self { kind, request, shown: None, interrupted: None, parts: None, judged: None }
+        Self { kind, request, shown: None, interrupted: None, parts: None, judged: None, is_refusal: false }
     }
 
     /// It must not run twice: this is its result if nobody knows whether it finished.
@@ -542,10 +567,16 @@ impl<T: Serialize> StepDescription<T> {
         Self { judged: judged.map(RawJson::of), ..self }
     }
 
+    /// The same step, which reaches no tool.
+    #[must_use]
+    pub fn of_refusal(self) -> Self {
+        Self { is_refusal: true, ..self }
+    }
+
     fn step(self, key: String) -> Step {
-        let Self { kind, request, shown, interrupted, parts, judged } = self;
+        let Self { kind, request, shown, interrupted, parts, judged, is_refusal } = self;
         let interrupted = interrupted.map(|value| RawJson::of(&StepRecord { value, told: ToldLog::default() }));
-        Step { key, kind, request, shown, interrupted, parts, judged }
+        Step { key, kind, request, shown, interrupted, parts, judged, is_refusal }
     }
 }
 

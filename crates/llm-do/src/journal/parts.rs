@@ -52,6 +52,11 @@ impl RequestParts {
         &self.name
     }
 
+    /// The names of the parts.
+    pub fn names(&self) -> PartNames {
+        self.names.to().expect("they were written as this")
+    }
+
     /// Every line that says what they are, by its name: each part, then the list of their names.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         let parts = self.parts.iter().map(|(name, part)| (name.as_str(), part));

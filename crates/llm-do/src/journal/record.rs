@@ -71,29 +71,67 @@ pub struct JournalLine {
 }
 
 /// The same as it is written, without copies: `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Serialize))]
 pub(super) struct LineText<'a> {
     pub k: &'a str,
     pub kind: StepKind,
     pub state: LineState,
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// Left out where it is empty.
+    #[cfg_attr(test, serde(skip_serializing_if = "str::is_empty"))]
     pub req: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
     pub res: Option<&'a RawJson>,
     pub at: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
     pub by: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
     pub parts: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
     pub sent: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
     pub judged: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
     pub blob: Option<&'a str>,
 }
 
+/// Appends a member of an object, behind others.
+fn member(name: &str, value: &(impl Serialize + ?Sized), line: &mut Vec<u8>) {
+    line.extend_from_slice(name.as_bytes());
+    serde_json::to_writer(line, value).expect("plain values serialise");
+}
+
 impl LineText<'_> {
+    /// Appends its JSON: a line is written for every step, and the names of its members need not be looked at each time.
+    pub(super) fn write(&self, line: &mut Vec<u8>) {
+        let Self { k, kind, state, req, res, at, by, parts, sent, judged, blob } = *self;
+        member("{\"k\":", k, line);
+        member(",\"kind\":", &kind, line);
+        member(",\"state\":", &state, line);
+        let text = |name: &str, text: Option<&str>, line: &mut Vec<u8>| {
+            if let Some(text) = text {
+                member(name, text, line);
+            }
+        };
+        let json = |name: &str, json: Option<&RawJson>, line: &mut Vec<u8>| {
+            if let Some(json) = json {
+                line.extend_from_slice(name.as_bytes());
+                line.extend_from_slice(json.get().as_bytes());
+            }
+        };
+        text(",\"req\":", Some(req).filter(|req| !req.is_empty()), line);
+        json(",\"res\":", res, line);
+        member(",\"at\":", &at, line);
+        text(",\"by\":", by, line);
+        text(",\"parts\":", parts, line);
+        if let Some(sent) = sent {
+            member(",\"sent\":", &sent, line);
+        }
+        json(",\"judged\":", judged, line);
+        text(",\"blob\":", blob, line);
+        line.push(b'}');
+    }
+
     /// About how many bytes it has: enough for nearly all.
     pub(super) fn size(&self) -> usize {
         let of_json = |json: Option<&RawJson>| json.map_or(0, |json| json.get().len());
@@ -148,9 +186,27 @@ pub enum RunKind {
     Chat,
     /// Many turns with a program.
     Scope,
+    /// One turn of a program that speaks as a provider's clients do, behind the history that it gave.
+    V1,
+    /// One call of a tool by a program that speaks MCP.
+    Mcp,
+    /// Many turns with a person, in a program that speaks ACP.
+    Acp,
+    /// One agent over the items of a list. Each item has a record of its own.
+    Map,
     /// A kind that only a newer program knows. It is listed; this program cannot go on with it.
     #[serde(other)]
     Other,
+}
+
+impl RunKind {
+    /// Whether it has one input and one answer.
+    pub(crate) fn has_one_turn(self) -> bool {
+        match self {
+            Self::Run | Self::Mcp => true,
+            Self::Chat | Self::Acp | Self::Scope | Self::V1 | Self::Map | Self::Other => false,
+        }
+    }
 }
 
 /// How a run was left by the process that ran it.
@@ -220,7 +276,7 @@ impl RunLine {
 
     /// From here on it is somebody else's: what stands above was a stranger's, and was taken over.
     pub fn adopted(note: Option<RawJson>, at: u64, by: Option<String>) -> Self {
-        Self { res: note, ..Self::said("run", "adopted", at, by) }
+        Self { res: note, ..Self::said("run", ADOPTED, at, by) }
     }
 
     /// A line that says how the process that ran it left it.
@@ -231,6 +287,11 @@ impl RunLine {
     /// What requests were made of, under the name by which they say so.
     pub fn part(name: &str, part: RawJson, at: u64) -> Self {
         Self { res: Some(part), ..Self::said(PART, name, at, None) }
+    }
+
+    /// Spans of the run that a collector has, by their ids.
+    pub fn delivered(spans: &[String], at: u64) -> Self {
+        Self { res: Some(RawJson::of(&spans)), ..Self::said(TRACE, "delivered", at, None) }
     }
 
     /// How the run was left, if it says that.
@@ -246,6 +307,10 @@ impl RunLine {
 
 /// The kind of a line that holds what requests were made of.
 const PART: &str = "part";
+/// The kind of a line that says which spans were delivered.
+const TRACE: &str = "trace";
+/// What a line is of that somebody wrote who went on with a run of others.
+const ADOPTED: &str = "adopted";
 /// The state of a line that says how a run was left.
 const ENDED: &str = "ended";
 
@@ -300,7 +365,10 @@ pub struct JournalContents {
     records: BTreeMap<String, JournalEntry>,
     lost: Vec<LostStep>,
     notes: Vec<(usize, RawJson)>,
+    delivered: Vec<String>,
     ended: Option<RunEnd>,
+    #[cfg_attr(not(feature = "front-end"), expect(dead_code, reason = "who looks at many runs asks it"))]
+    is_of_others: bool,
 }
 
 /// A step that gave no result, but took something.
@@ -340,6 +408,13 @@ pub fn committed(bytes: &[u8]) -> usize {
     memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)
 }
 
+/// Lines with what ends them, and a rest that nothing ends.
+fn lines_of(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr::memchr_iter(b'\n', bytes).map(|end| end + 1);
+    let rest = (committed(bytes) < bytes.len()).then_some(bytes.len());
+    ends.chain(rest).scan(0, |begin, end| Some(&bytes[std::mem::replace(begin, end)..end]))
+}
+
 /// A line of a step, and which of the file it is, counted from 1.
 pub type NumberedLine = (usize, JournalLine);
 
@@ -350,7 +425,7 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
     }
     let key = key.ok_or(Damage::Foreign(1))?;
     let mut last = LineMac::default();
-    for (index, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
+    for (index, line) in lines_of(lines).enumerate() {
         let foreign = || Damage::Foreign(index + 1);
         let line = line.strip_suffix(b"\n").ok_or_else(foreign)?;
         let (signed, found) = mac::split(line).ok_or_else(foreign)?;
@@ -396,13 +471,17 @@ pub struct ParsedLines {
     pub steps: Vec<NumberedLine>,
     /// What those wrote who went on with it, each with its line, counted from 1.
     pub notes: Vec<(usize, RawJson)>,
+    /// Spans that a collector has, by their ids.
+    pub delivered: Vec<String>,
     /// How it was left, if nobody went on with it since.
     pub ended: Option<RunEnd>,
+    /// Whether somebody else began it.
+    pub is_of_others: bool,
 }
 
 /// The header and the lines of steps. A line that cannot be read is never skipped: that would do again what was done.
 fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
-    let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+    let mut lines = lines_of(lines).enumerate();
     let header = lines.next().map(|(_, line)| AnyLine::read(line));
     let Some(Ok(AnyLine::Run(mut header))) = header else { return Err(Damage::NotAJournal) };
     let version = header.v.ok_or(Damage::NotAJournal)?;
@@ -415,6 +494,8 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
         return Err(Damage::NotAJournal);
     }
     let (mut steps, mut parts, mut notes, mut ended) = (Vec::new(), BTreeMap::new(), Vec::new(), None);
+    let mut delivered = Vec::new();
+    let mut is_of_others = version != VERSION;
     for (index, line) in lines {
         let damage = damage(index + 1);
         match AnyLine::read(line).map_err(|error| damage(error.to_string()))? {
@@ -428,15 +509,21 @@ fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<Par
                 fetch(&mut res, blob.as_ref(), values).map_err(damage)?;
                 parts.extend(res.map(|part| (name, part)));
             }
+            // It may come after the run's end, and says nothing of that.
+            AnyLine::Run(mut line) if line.kind == TRACE => {
+                fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
+                delivered.extend(line.res.and_then(|spans| spans.to::<Vec<String>>().ok()).unwrap_or_default());
+            }
             // Whatever else is said of the run: somebody went on with it.
             AnyLine::Run(mut line) => {
                 ended = line.end();
+                is_of_others |= line.state == ADOPTED;
                 fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
                 notes.extend(line.res.filter(|_| ended.is_none()).map(|note| (index + 1, note)));
             }
         }
     }
-    Ok(ParsedLines { header, parts, steps, notes, ended })
+    Ok(ParsedLines { header, parts, steps, notes, delivered, ended, is_of_others })
 }
 
 /// Puts a value into its line that was kept outside.
@@ -466,11 +553,12 @@ impl JournalContents {
 
     /// What lines say together.
     pub(crate) fn of(lines: ParsedLines) -> Result<Self, Damage> {
-        let ParsedLines { header, parts, steps, notes, ended } = lines;
+        let ParsedLines { header, parts, steps, notes, delivered, ended, is_of_others } = lines;
         let RunLine { run, res, at: begun_at, by: begun_by, .. } = header;
         let (header, identity) = (res.ok_or(Damage::NotAJournal)?, run.unwrap_or_default());
         let (records, lost) = (BTreeMap::new(), Vec::new());
-        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost, notes, ended };
+        let mut contents =
+            Self { header, identity, parts, begun_at, begun_by, records, lost, notes, delivered, ended, is_of_others };
         let mut unused = UnusedDecisions::default();
         for (number, line) in steps {
             if line.state != LineState::Lost {
@@ -478,7 +566,7 @@ impl JournalContents {
             }
             contents.take(number, line).map_err(|reason| Damage::Line { number, reason })?;
         }
-        let is_conversation = contents.identity.kind != RunKind::Run;
+        let is_conversation = !contents.identity.kind.has_one_turn();
         for key in unused.0.into_values().filter(|key| !(is_conversation && is_said(key))) {
             contents.records.remove(&key);
         }
@@ -515,6 +603,12 @@ impl JournalContents {
         };
         self.records.insert(k, JournalEntry { kind, request, known, at, by, parts, sent, shown, judged, line: number });
         Ok(())
+    }
+
+    /// Whether somebody else wrote its beginning: what is in it is taken at their word.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn is_of_others(&self) -> bool {
+        self.is_of_others
     }
 
     /// Every step with its key, in the order of the keys.
@@ -561,6 +655,11 @@ impl JournalContents {
     pub fn note_before_turn(&self, turn: u64) -> Option<&RawJson> {
         let begun = self.records.get(&format!("{}/t{turn}/input", self.entry()?))?.line;
         self.notes.iter().rev().find(|(line, _)| *line < begun).map(|(_, note)| note)
+    }
+
+    /// The spans of the run that a collector has, by their ids.
+    pub(crate) fn delivered(&self) -> &[String] {
+        &self.delivered
     }
 
     /// How the run was left by the process that ran it last; nothing if that one still runs, or died.
@@ -638,14 +737,12 @@ impl JournalContents {
 /// code has such a key, whatever it is called.
 pub(crate) fn limited_request(key: &str) -> Option<(&str, LimitedStep)> {
     let (request, name) = key.strip_suffix("/ask")?.rsplit_once('/')?;
-    let number = request.rsplit_once('/')?.1.strip_prefix('m')?;
-    let is_request = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let step = match name.split('.').next()? {
         "limit" => LimitedStep::Request,
         "calls" => LimitedStep::Calls,
         _ => return None,
     };
-    is_request.then_some((request, step))
+    is_request(request).then_some((request, step))
 }
 
 /// What a question about a limit stands before.
@@ -686,8 +783,19 @@ pub fn command_number(entry: &str, key: &str) -> Option<u64> {
 /// of a conversation.
 fn is_said(key: &str) -> bool {
     let entry = key.split('/').next().unwrap_or_default();
-    let is_input = || key.ends_with("/input") && turn_number(entry, key).is_some();
-    key.matches('/').count() == 2 && (is_input() || command_number(entry, key).is_some())
+    let is_of_turn = turn_number(entry, key).is_some();
+    match key.matches('/').count() {
+        2 => is_of_turn && (key.ends_with("/input") || command_number(entry, key).is_some()),
+        // While the turn went on, before one of its requests.
+        3 => is_of_turn && key.strip_suffix("/heard").is_some_and(is_request),
+        _ => false,
+    }
+}
+
+/// Whether a key is that of a model request.
+fn is_request(key: &str) -> bool {
+    let number = key.rsplit_once('/').and_then(|(_, name)| name.strip_prefix('m'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The records beneath a key, all levels.
@@ -795,6 +903,25 @@ mod tests {
 
     fn key() -> StateKey {
         StateKey::from_bytes([7; 32])
+    }
+
+    #[test]
+    fn a_line_is_written_as_it_is_described() {
+        let (value, digest) = (RawJson::parse("{\"a\": [1, \"\\n\"]}").unwrap(), "d".repeat(32));
+        let (kinds, states) =
+            ([StepKind::Model, StepKind::Call], [LineState::Started, LineState::Done, LineState::Lost]);
+        for (with, (kind, state)) in (0..64).zip(kinds.into_iter().cycle().zip(states.into_iter().cycle())) {
+            let has = |bit: u32| with >> bit & 1 == 1;
+            let text = |bit: u32| has(bit).then_some("\"ä\"/t0\n");
+            let req = if has(0) { digest.as_str() } else { "" };
+            let (res, judged) = (has(1).then_some(&value), has(2).then_some(&value));
+            let (by, parts, blob) = (text(3), text(4), text(5));
+            let (k, at, sent) = ("ma\"in/t0", 7, has(4).then_some(u64::MAX));
+            let line = LineText { k, kind, state, req, res, at, by, parts, sent, judged, blob };
+            let mut written = Vec::new();
+            line.write(&mut written);
+            assert_eq!(String::from_utf8(written).unwrap(), serde_json::to_string(&line).unwrap());
+        }
     }
 
     /// The lines, each with its mac.
@@ -918,6 +1045,8 @@ mod tests {
             keys(JournalContents::read(&signed(&lines), Some(&key())).map(|(contents, _)| contents))
         };
         assert_eq!(read(&["main/t1/input"]), ["main/t0", "main/t0/input", "main/t1/input"]);
+        let heard = ["main/t1/input", "main/t1/m0/heard"];
+        assert_eq!(read(&heard), ["main/t0", "main/t0/input", "main/t1/input", "main/t1/m0/heard"]);
         // What an agent was called with follows from the call, and is decided again.
         assert_eq!(read(&["main/t0/m0/c0/t0/input"]).len(), 2);
     }

@@ -1,6 +1,7 @@
 //! What was told during a recorded step, whole again: from its record and from those beneath it. Pure.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 
@@ -26,29 +27,36 @@ struct Expansion<'a> {
 }
 
 /// What is left of the events of other records.
-type Loans = HashMap<(String, LogPart), std::vec::IntoIter<Event>>;
+type Loans = HashMap<(String, LogPart), std::vec::IntoIter<ToldEvent>>;
+
+/// An event, and the key of the step whose record tells of it.
+type ToldEvent = (Event, Arc<str>);
 
 impl Expansion<'_> {
     fn log(&mut self, key: &str, log: &ToldLog, levels: usize) -> Result<EventLog, String> {
         self.count(1)?;
         let mut loans = Loans::new();
-        let mut events = Vec::with_capacity(log.items.len());
+        let here: Arc<str> = Arc::from(key);
+        let mut told: Vec<ToldEvent> = Vec::with_capacity(log.items.len());
         for item in &log.items {
             match item {
                 ToldItem::Of(borrowed) => {
                     let loan = self.loan(key, borrowed, &mut loans, levels)?;
-                    events.extend(loan.take(borrowed.n.unwrap_or(usize::MAX)));
+                    told.extend(loan.take(borrowed.n.unwrap_or(usize::MAX)));
                 }
                 ToldItem::So(teller, at, derivation) => {
                     let teller = teller_of(log, *teller)?;
-                    let at = if at.is_empty() { key.to_owned() } else { format!("{key}/{at}") };
-                    events.push(teller.event(self.derived(&at, teller, derivation)?));
+                    let at = if at.is_empty() { Arc::clone(&here) } else { Arc::from(format!("{key}/{at}")) };
+                    told.push((teller.event(self.derived(&at, teller, derivation)?), at));
                 }
-                ToldItem::Is(teller, kind) => events.push(teller_of(log, *teller)?.event(kind.0.clone())),
+                ToldItem::Is(teller, kind) => {
+                    told.push((teller_of(log, *teller)?.event(kind.0.clone()), Arc::clone(&here)));
+                }
             }
         }
-        self.count(events.len())?;
-        Ok(EventLog { call: log.by.first().map_or(0, |Teller(_, _, call, _)| *call), events })
+        self.count(told.len())?;
+        let (events, steps) = told.into_iter().unzip();
+        Ok(EventLog { call: log.by.first().map_or(0, |Teller(_, _, call, _)| *call), events, steps })
     }
 
     fn count(&mut self, more: usize) -> Result<(), String> {
@@ -62,7 +70,7 @@ impl Expansion<'_> {
         borrowed: &BorrowedEvents,
         loans: &'l mut Loans,
         levels: usize,
-    ) -> Result<&'l mut std::vec::IntoIter<Event>, String> {
+    ) -> Result<&'l mut std::vec::IntoIter<ToldEvent>, String> {
         let BorrowedEvents { k, part, ids, rank, .. } = borrowed;
         let place = (k.clone(), *part);
         if !loans.contains_key(&place) {
@@ -76,7 +84,9 @@ impl Expansion<'_> {
             let log = self.log_at(&at, *part)?.unwrap_or_default();
             let recorded = self.log(&at, &log, levels)?;
             let renumbered = |id: u64| ids.iter().find(|(there, _)| *there == id).map_or(id, |(_, here)| *here);
-            loans.insert(place.clone(), recorded.renamed(*rank, renumbered).events.into_iter());
+            let EventLog { events, steps, .. } = recorded.renamed(*rank, renumbered);
+            let told: Vec<ToldEvent> = events.into_iter().zip(steps).collect();
+            loans.insert(place.clone(), told.into_iter());
         }
         loans.get_mut(&place).ok_or_else(|| format!("the record at `{key}` cannot be read"))
     }

@@ -289,6 +289,7 @@ impl HttpConversation {
         self.given_ids.read(history);
         let (mut told, mut before) = (DeltaFilter::new(events), AttemptHistory::default());
         loop {
+            self.line.wait_for_others().await;
             let body = self.encoder.body(meter.longest_answer());
             let error = match self.line.attempt(&self.headers, body, history.len(), &mut told, meter).await {
                 Ok(mut reply) => {
@@ -306,6 +307,9 @@ impl HttpConversation {
             };
             if meter.failed(&error).is_err() {
                 return Err(error);
+            }
+            if error.fault().status == Some(TOO_MANY_REQUESTS) {
+                self.line.exchange.http.hold_back(&self.line.exchange.endpoint.provider, wait.length);
             }
             events.send(|| EventKind::RetryScheduled {
                 model: self.line.head.model.to_string(),
@@ -329,7 +333,17 @@ impl HttpConversation {
     }
 }
 
+/// It says to all of a user's requests that there are too many.
+const TOO_MANY_REQUESTS: u16 = 429;
+
 impl ModelConnection {
+    /// A provider that has told one request to wait is asked by no other before.
+    async fn wait_for_others(&self) {
+        while let Some(until) = self.exchange.http.held_back_until(&self.exchange.endpoint.provider) {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
     /// Whether to try again, and when; else the error.
     fn wait_after(&self, error: ModelError, before: &mut AttemptHistory) -> Result<Wait, ModelError> {
         let retries = self.exchange.retries;
@@ -442,6 +456,8 @@ impl ModelConnection {
     ) -> Result<Reply, ModelError> {
         let headers = headers.iter().cloned().collect();
         let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
+        let first_byte = self.exchange.http.first_byte_timeout(self.pace);
+        let _waited_for = told.silence().map(|silence| silence.open(first_byte));
         let (sending, departure) = self.exchange.http.watched(request, self.pace);
         let mut sent = SentRequest { meter, departure, taken: None };
         let response = sending.await?;
@@ -483,8 +499,12 @@ impl ModelConnection {
     ) -> Result<Reply, ModelError> {
         let mut frames = EventStream::new(FRAME_LIMIT);
         let mut growth = Growth { limit: self.exchange.http.content_timeout(), ..Growth::default() };
+        let (silence, patience) = (reading.told.silence(), self.exchange.http.idle_timeout(self.pace));
         let mut next = Some(start);
         while let Some(chunk) = next {
+            if let Some(silence) = silence {
+                silence.heard(patience);
+            }
             let ReplyReader { decoder: Some(decoder), told, sent } = &mut reading else { break };
             let read = frames.push(&chunk, |Frame { event, data }| {
                 let data = &*whole_characters(data);

@@ -11,7 +11,7 @@ use super::protocol::DecodeError;
 use super::provider::{PROVIDERS, ProtocolKind, Provider};
 use super::scripted::{Script, ScriptedModel};
 use super::{Head, Model as _, ModelSettings};
-use crate::escape::is_deceptive;
+use crate::escape::deceives;
 use crate::event::Events;
 use crate::http::frames::{EventStream, Frame, FrameTooLong};
 use crate::message::{Message, Reply};
@@ -57,7 +57,7 @@ pub fn script(bytes: &[u8]) {
         Ok(script) => ScriptedModel(Arc::new(script)),
         Err(report) => {
             let shown = report.render(Colour::Plain);
-            assert!(!shown.chars().any(|c| c != '\n' && is_deceptive(c)), "{shown:?}");
+            assert!(!shown.chars().any(|c| c != '\n' && deceives(c)), "{shown:?}");
             return;
         }
     };

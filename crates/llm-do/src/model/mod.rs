@@ -9,6 +9,7 @@ pub(crate) mod call_ids;
 pub(crate) mod content;
 pub(crate) mod estimate;
 pub mod exchange;
+pub mod fallback;
 pub(crate) mod fault;
 #[cfg(test)]
 mod fixtures;

@@ -137,6 +137,8 @@ pub struct ModelFallback {
     pub model: ModelName,
     /// Where it was chosen, as messages say it after "from": `the user's configuration`. A front end sets it.
     pub label: String,
+    /// Which are asked in turn where the provider of the one before has trouble.
+    pub others: Vec<ModelName>,
 }
 
 /// A compatible endpoint of the user's configuration.
@@ -161,7 +163,34 @@ pub(crate) enum AgentPlace {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ChosenModel {
     pub model: ModelName,
+    /// Asked in turn where the provider of the one before has trouble.
+    pub others: Vec<ModelName>,
+    /// Of the same choice, but the agent is not made for them.
+    pub left_out: Vec<ModelName>,
     pub by: ChosenBy,
+}
+
+impl ChosenModel {
+    /// One that nobody else stands in for.
+    pub(crate) fn only(model: ModelName, by: ChosenBy) -> Self {
+        Self { model, others: Vec::new(), left_out: Vec::new(), by }
+    }
+
+    /// All of them, in the order in which they are asked.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ModelName> {
+        std::iter::once(&self.model).chain(&self.others)
+    }
+
+    /// Of several, only those that these patterns name; of none that they name, it stays as it is, to be refused.
+    fn compatible(self, patterns: &[ModelPattern]) -> Self {
+        let fits = |model: &ModelName| patterns.iter().any(|pattern| pattern.matches(model));
+        let (fitting, left_out): (Vec<_>, Vec<_>) = self.all().cloned().partition(fits);
+        let mut fitting = fitting.into_iter();
+        match fitting.next() {
+            Some(model) => Self { model, others: fitting.collect(), left_out, by: self.by },
+            None => self,
+        }
+    }
 }
 
 /// Which of the choices decided about the model of an agent, as in [`ModelChoices`]; `File` is its worker file.
@@ -200,7 +229,7 @@ impl ModelChoices {
 
     fn program(model: ModelName) -> Self {
         let label = "the program that embeds this".to_owned();
-        Self { fallbacks: vec![ModelFallback { model, label }], ..Self::default() }
+        Self { fallbacks: vec![ModelFallback { model, label, others: Vec::new() }], ..Self::default() }
     }
 
     /// The choice for one agent, as a front end that has an option for it is used.
@@ -217,33 +246,31 @@ impl ModelChoices {
         &self,
         agent: &str,
         place: AgentPlace,
-        file: Option<&ModelName>,
+        file: &[ModelName],
         compatible: Option<&[ModelPattern]>,
     ) -> Result<ChosenModel, ChoiceError> {
-        let required = self.required.as_ref().filter(|_| place == AgentPlace::Entry || file.is_none());
+        let required = self.required.as_ref().filter(|_| place == AgentPlace::Entry || file.is_empty());
         let candidates = [
-            (self.overrides.get(agent), ChosenBy::Override),
-            (required, ChosenBy::Required),
-            (self.all.as_ref(), ChosenBy::All),
+            (one(self.overrides.get(agent)), ChosenBy::Override),
+            (one(required), ChosenBy::Required),
+            (one(self.all.as_ref()), ChosenBy::All),
             (file, ChosenBy::File),
-            (self.unasked.as_ref(), ChosenBy::Unasked),
+            (one(self.unasked.as_ref()), ChosenBy::Unasked),
         ];
         let choice = first(candidates).or_else(|| self.fallback()).ok_or(ChoiceError::NoModel)?;
         let is_judged = match choice.by {
             ChosenBy::Required | ChosenBy::All | ChosenBy::Fallback { .. } => true,
             ChosenBy::Override | ChosenBy::File | ChosenBy::Unasked => false,
         };
-        match compatible {
-            Some(patterns) if is_judged && !patterns.iter().any(|pattern| pattern.matches(&choice.model)) => {
-                Err(ChoiceError::Incompatible(choice))
-            }
-            Some(_) | None => Ok(choice),
-        }
+        let Some(patterns) = compatible.filter(|_| is_judged) else { return Ok(choice) };
+        let choice = choice.compatible(patterns);
+        let fits = patterns.iter().any(|pattern| pattern.matches(&choice.model));
+        if fits { Ok(choice) } else { Err(ChoiceError::Incompatible(choice)) }
     }
 
     fn fallback(&self) -> Option<ChosenModel> {
-        let ModelFallback { model, label } = self.fallbacks.first()?.clone();
-        Some(ChosenModel { model, by: ChosenBy::Fallback { label } })
+        let ModelFallback { model, label, others } = self.fallbacks.first()?.clone();
+        Some(ChosenModel { others, ..ChosenModel::only(model, ChosenBy::Fallback { label }) })
     }
 
     /// The provider of this name in the user's configuration; `None` if there is none.
@@ -252,8 +279,15 @@ impl ModelChoices {
     }
 }
 
-fn first<const N: usize>(candidates: [(Option<&ModelName>, ChosenBy); N]) -> Option<ChosenModel> {
-    candidates.into_iter().find_map(|(model, by)| Some(ChosenModel { model: model?.clone(), by }))
+fn one(model: Option<&ModelName>) -> &[ModelName] {
+    model.map_or(&[], std::slice::from_ref)
+}
+
+fn first<const N: usize>(candidates: [(&[ModelName], ChosenBy); N]) -> Option<ChosenModel> {
+    candidates.into_iter().find_map(|(models, by)| {
+        let (model, others) = models.split_first()?;
+        Some(ChosenModel { others: others.to_vec(), ..ChosenModel::only(model.clone(), by) })
+    })
 }
 
 #[cfg(test)]
@@ -304,16 +338,21 @@ mod tests {
     #[test]
     fn an_override_beats_the_file_and_the_file_beats_the_fallbacks() {
         let name = |text| Some(ModelName::parse(text).unwrap());
-        let fallback = |text| ModelFallback { model: ModelName::parse(text).unwrap(), label: text.to_owned() };
+        let fallback =
+            |text| ModelFallback { model: ModelName::parse(text).unwrap(), label: text.to_owned(), others: Vec::new() };
         let mut choices = ModelChoices { fallbacks: vec![fallback("a:second")], ..ModelChoices::default() };
         let chosen_at = |choices: &ModelChoices, place, file| {
-            choices.choose("main", place, name(file).filter(|_| file != "a:none").as_ref(), None).unwrap().model.model
+            choices
+                .choose("main", place, one(name(file).filter(|_| file != "a:none").as_ref()), None)
+                .unwrap()
+                .model
+                .model
         };
         let chosen = |choices: &ModelChoices, file| chosen_at(choices, AgentPlace::Elsewhere, file);
         assert_eq!(chosen(&choices, "a:none"), "second");
         choices.fallbacks.insert(0, fallback("a:first"));
         assert_eq!(chosen(&choices, "a:none"), "first");
-        let by = choices.choose("main", AgentPlace::Entry, None, None).unwrap().by;
+        let by = choices.choose("main", AgentPlace::Entry, &[], None).unwrap().by;
         assert_eq!(by, ChosenBy::Fallback { label: "a:first".to_owned() });
         choices.unasked = name("a:unasked");
         assert_eq!(chosen(&choices, "a:none"), "unasked");
@@ -327,7 +366,7 @@ mod tests {
         assert_eq!(chosen_at(&choices, AgentPlace::Entry, "a:file"), "required");
         choices.overrides.insert("main".into(), name("a:override").unwrap());
         assert_eq!(chosen(&choices, "a:file"), "override");
-        let nothing = ModelChoices::default().choose("main", AgentPlace::Entry, None, None);
+        let nothing = ModelChoices::default().choose("main", AgentPlace::Entry, &[], None);
         assert_eq!(nothing, Err(ChoiceError::NoModel));
     }
 
@@ -336,7 +375,8 @@ mod tests {
         let name = |text| ModelName::parse(text).unwrap();
         let patterns = [ModelPattern::parse("anthropic:*").unwrap()];
         let file = name("anthropic:claude");
-        let judged = |choices: &ModelChoices, file| choices.choose("main", AgentPlace::Entry, file, Some(&patterns));
+        let judged =
+            |choices: &ModelChoices, file| choices.choose("main", AgentPlace::Entry, one(file), Some(&patterns));
         let required = ModelChoices { required: Some(name("openai:gpt")), ..ModelChoices::default() };
         let all = ModelChoices { all: Some(name("openai:gpt")), ..ModelChoices::default() };
         for mut choices in [required, all] {
@@ -348,5 +388,34 @@ mod tests {
         }
         let choices = ModelChoices { required: Some(name("anthropic:claude")), ..ModelChoices::default() };
         assert!(judged(&choices, None).is_ok());
+    }
+
+    #[test]
+    fn of_several_models_each_is_judged_and_a_choice_for_the_run_stands_alone() {
+        let name = |text: &str| ModelName::parse(text).unwrap();
+        let patterns = [ModelPattern::parse("anthropic:*").unwrap(), ModelPattern::parse("ollama:*").unwrap()];
+        let several = |names: &[&str]| {
+            let mut names = names.iter().map(|text| name(text));
+            let model = names.next().unwrap();
+            let fallback = ModelFallback { model, label: "x".to_owned(), others: names.collect() };
+            ModelChoices { fallbacks: vec![fallback], ..ModelChoices::default() }
+        };
+        let chosen = |choices: &ModelChoices, file: &[ModelName], patterns: Option<&[ModelPattern]>| {
+            let choice = choices.choose("main", AgentPlace::Entry, file, patterns).ok()?;
+            let text =
+                |models: &mut dyn Iterator<Item = &ModelName>| models.map(ToString::to_string).collect::<Vec<_>>();
+            Some((text(&mut choice.all()), text(&mut choice.left_out.iter())))
+        };
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let choices = several(&["openai:a", "anthropic:b", "groq:c", "ollama:d"]);
+        let expected = (list(&["anthropic:b", "ollama:d"]), list(&["openai:a", "groq:c"]));
+        assert_eq!(chosen(&choices, &[], Some(&patterns)), Some(expected));
+        let all = list(&["openai:a", "anthropic:b", "groq:c", "ollama:d"]);
+        assert_eq!(chosen(&choices, &[], None), Some((all, list(&[]))));
+        assert_eq!(chosen(&several(&["openai:a", "groq:c"]), &[], Some(&patterns)), None);
+        let file = [name("openai:a"), name("groq:c")];
+        assert_eq!(chosen(&choices, &file, None), Some((list(&["openai:a", "groq:c"]), list(&[]))));
+        let required = ModelChoices { required: Some(name("ollama:e")), ..choices };
+        assert_eq!(chosen(&required, &file, None), Some((list(&["ollama:e"]), list(&[]))));
     }
 }

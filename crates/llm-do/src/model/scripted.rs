@@ -46,7 +46,7 @@ pub(crate) fn script_of(model: &Located<String>) -> Option<Located<String>> {
 }
 
 /// A parsed script.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Script {
     rules: Vec<ScriptRule>,
 }

@@ -106,7 +106,7 @@ impl WorkerSpec {
         let listed = |names: &[String]| names.iter().cloned().map(unplaced).collect::<Vec<_>>();
         WorkerFile {
             description: self.description.clone(),
-            model: self.model.clone().map(unplaced),
+            models: self.model.clone().map(unplaced).into_iter().collect(),
             tools: listed(&self.tools),
             toolsets: listed(&self.toolsets),
             approval: self.approval.iter().map(|(key, rule)| (unplaced(key.clone()), *rule)).collect(),

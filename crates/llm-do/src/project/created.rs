@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, ToolsetUse};
 use crate::beneath;
 use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
-use crate::tools::approval::{Rule, digest};
+use crate::tools::approval::{Rule, Rules, digest};
 
 /// Where it is kept which agents were made, and who signs for it.
 #[derive(Clone, Debug)]
@@ -167,8 +167,8 @@ impl AgentSpec {
     #[must_use]
     pub(super) fn within(self, creator: &Self) -> Self {
         Self {
-            tools: common_tools(self.tools, &creator.tools),
-            toolsets: common_tools(self.toolsets, &creator.toolsets),
+            tools: common_tools(self.tools, creator, &creator.tools),
+            toolsets: common_tools(self.toolsets, creator, &creator.toolsets),
             allow_workers: common_workers(self.allow_workers, creator),
             limits: self.limits.lower(&creator.limits),
             attachment_policy: self.attachment_policy.stricter(&creator.attachment_policy),
@@ -178,7 +178,7 @@ impl AgentSpec {
     }
 }
 
-fn common_tools(uses: Vec<ToolsetUse>, creators: &[ToolsetUse]) -> Vec<ToolsetUse> {
+fn common_tools(uses: Vec<ToolsetUse>, creator: &AgentSpec, creators: &[ToolsetUse]) -> Vec<ToolsetUse> {
     let common = uses.into_iter().filter_map(|used| {
         let of_creator = creators.iter().find(|of_creator| of_creator.name == used.name)?;
         let tools = used.rules.keys().chain(of_creator.rules.keys());
@@ -186,7 +186,14 @@ fn common_tools(uses: Vec<ToolsetUse>, creators: &[ToolsetUse]) -> Vec<ToolsetUs
             let rule = stricter(used.rules.get(tool).copied(), of_creator.rules.get(tool).copied());
             rule.map(|rule| (tool.clone(), rule))
         });
-        Some(ToolsetUse { rules: rules.collect(), source: of_creator.source.clone(), ..used })
+        let rules: Rules = rules.collect();
+        let is_of_creator = |(tool, rule): &(&String, &Rule)| of_creator.rules.get(*tool) == Some(*rule);
+        let place = |(tool, _): (&String, &Rule)| {
+            let own = || creator.file.to_string_lossy().into_owned();
+            (tool.clone(), of_creator.rule_places.get(tool).cloned().unwrap_or_else(own))
+        };
+        let rule_places = rules.iter().filter(is_of_creator).map(place).collect();
+        Some(ToolsetUse { rules, rule_places, source: of_creator.source.clone(), ..used })
     });
     common.collect()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::reach::Graph;
 use super::worker::{Format, WorkerFile, render};
 use super::{Code, Layout, LoadedWorker, Project, manifest, worker};
-use crate::escape::is_deceptive;
+use crate::escape::deceives;
 use crate::model::name::ModelChoices;
 use crate::syntax::diagnostic::{Colour, DiagnosticPlace, Diagnostics, FileId, Report, Sources, Span};
 
@@ -34,7 +34,8 @@ pub fn worker(bytes: &[u8]) {
         if let Some(worker) = worker.as_ref().filter(|_| !problems.has_errors()) {
             check_round_trip(worker);
         }
-        let workers = worker.into_iter().map(|worker| LoadedWorker { path: "fuzzed".into(), worker }).collect();
+        let workers =
+            worker.into_iter().map(|worker| LoadedWorker { path: "fuzzed".into(), worker, rests: false }).collect();
         check_linking(&project(Layout::SingleFile, workers, Code::Absent, sources, problems), text);
     }
 }
@@ -67,12 +68,15 @@ fn project(layout: Layout, workers: Vec<LoadedWorker>, code: Code, sources: Sour
         layout,
         workers,
         references: BTreeMap::new(),
+        outside: super::skills::OutsideTexts::default(),
         broken: BTreeSet::new(),
         generated: BTreeMap::new(),
         code,
         offered: BTreeMap::new(),
         registry: crate::tools::function::Registry::default(),
         programs: Vec::new(),
+        tests: Vec::new(),
+        test_claims: Vec::new(),
         sources: Arc::new(sources),
         problems,
     }
@@ -108,7 +112,7 @@ fn check_linking(project: &Project, text: &str) {
 /// A report cannot paint over itself, and its places are lines of the text.
 fn check_report(report: &Report, text: &str) {
     let shown = report.render(Colour::Plain);
-    assert!(!shown.chars().any(|c| c != '\n' && is_deceptive(c)), "{shown:?}");
+    assert!(!shown.chars().any(|c| c != '\n' && deceives(c)), "{shown:?}");
     let json = serde_json::to_value(report.json()).expect("a report is JSON");
     let lines = text.matches('\n').count() as u64 + 1;
     for problem in json.as_array().into_iter().flatten() {

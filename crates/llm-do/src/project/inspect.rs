@@ -11,7 +11,7 @@ use crate::escape::visible;
 use crate::model::name::ModelName;
 use crate::model::prices::Prices;
 use crate::model::provider::provider;
-use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Report, Span};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report, Span};
 use crate::syntax::names;
 use crate::syntax::tree::{self, Node};
 use crate::tools::source::{Access, Base, FileRoot, McpServer, Roots};
@@ -77,6 +77,8 @@ impl Project {
                 }
                 ToolsetDefinition::Shell(..)
                 | ToolsetDefinition::DynamicAgents(_)
+                | ToolsetDefinition::Map(_)
+                | ToolsetDefinition::StandIn(_)
                 | ToolsetDefinition::Use { .. }
                 | ToolsetDefinition::Broken => {}
             }
@@ -118,16 +120,15 @@ impl Project {
                 };
                 problems.push(Diagnostic::warning(worker.name.span, fact).hint(hint));
             }
-            let Some(written) = &worker.model else { continue };
-            let is_used = |model: &ModelName| model.to_string() == written.value;
-            if !program.agents.get(&worker.name.value).is_some_and(|agent| is_used(&agent.model)) {
-                continue;
-            }
-            let near = looked_up.entry(&written.value).or_insert_with(|| near_model(&written.value, prices));
-            if let Some(near) = near {
-                let (provider, model) = written.value.split_once(':').unwrap_or_default();
-                let fact = format!("`{provider}` is not known to have the model `{}`", visible(model));
-                problems.push(Diagnostic::warning(written.span, fact).hint(format!("did you mean `{near}`?")));
+            let Some(agent) = program.agents.get(&worker.name.value) else { continue };
+            let is_used = |written: &&Located<String>| agent.models().any(|model| model.to_string() == written.value);
+            for written in worker.models.iter().filter(is_used) {
+                let near = looked_up.entry(&written.value).or_insert_with(|| near_model(&written.value, prices));
+                if let Some(near) = near {
+                    let (provider, model) = written.value.split_once(':').unwrap_or_default();
+                    let fact = format!("`{provider}` is not known to have the model `{}`", visible(model));
+                    problems.push(Diagnostic::warning(written.span, fact).hint(format!("did you mean `{near}`?")));
+                }
             }
         }
     }

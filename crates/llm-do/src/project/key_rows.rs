@@ -155,7 +155,8 @@ fn tables_in(shape: &Shape, tables: &mut Vec<&'static Table>) {
         | Shape::Number { .. }
         | Shape::OneOf(_)
         | Shape::OneOfBut { .. }
-        | Shape::JsonObject => {}
+        | Shape::JsonObject
+        | Shape::Any => {}
     }
 }
 

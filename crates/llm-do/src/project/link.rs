@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::manifest::{Manifest, RuntimeKeys};
+use super::manifest::{Manifest, RuntimeKeys, ToolsetDefinition};
 use super::programs::RuleProgram;
 use super::trust::TrustedProgram;
 use super::{AgentSpec, Code, Entry, EntryFunction, Fallback, Layout, LoadedWorker, Policy, Program, Project};
@@ -23,6 +23,8 @@ use crate::model::scripted::Script;
 use crate::remedy::{Remedy, Wording};
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report};
 use crate::syntax::names;
+use crate::tools::python::stand_in::StandIn;
+use crate::tools::source::MapConfig;
 use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
@@ -40,7 +42,8 @@ impl Project {
     /// program that names a project asks for what is in it, as an `import` does; for the project of a stranger there is
     /// [`Project::surveyed`].
     pub fn link(&self, models: &ModelChoices) -> Result<TrustedProgram, Report> {
-        let linked = self.survey(models, None)?;
+        let mut linked = self.survey(models, None)?;
+        self.tell_outside(&self.outside_texts(), &mut linked.program);
         match linked.program.open.first() {
             None => Ok(TrustedProgram::of_caller(linked.program)),
             Some(name) => Err(Report::single(
@@ -85,7 +88,7 @@ struct Linker<'a> {
     scripts: BTreeMap<String, Option<Arc<Script>>>,
     /// The agent that a run starts with.
     entry_agent: Option<String>,
-    /// Models that were chosen in place of those that files name, in words.
+    /// Models that were chosen in place of those that files name, and those of a list that are not asked, in words.
     replaced_models: Vec<String>,
     /// Agents for which no model was chosen.
     without_model: Vec<String>,
@@ -115,6 +118,7 @@ impl<'a> Linker<'a> {
             return None;
         }
         self.index_agents();
+        self.check_resting();
         let namespace = Namespace::new(self);
         self.creates_agents = self.creates_agents(&namespace);
         let entry = self.entry(entry);
@@ -130,6 +134,7 @@ impl<'a> Linker<'a> {
         let manifest = self.manifest();
         let policy = self.policy(manifest.map(|manifest| &manifest.runtime));
         self.check_environment(manifest);
+        let exports = self.exports(manifest);
         self.check_choices();
         self.check_python_providers();
         self.note_missing_keys();
@@ -139,6 +144,7 @@ impl<'a> Linker<'a> {
             shown_root: self.project.shown_root.clone(),
             entry: entry?,
             agents,
+            exports,
             policy,
             default_input: manifest.and_then(|manifest| manifest.entry.input.clone()),
             allow_cli_input: manifest.is_none_or(|manifest| manifest.allow_cli_input),
@@ -152,27 +158,44 @@ impl<'a> Linker<'a> {
                 .unwrap_or_default(),
             rules: manifest.map(|manifest| manifest.rules.clone()).unwrap_or_default(),
             python_fence: manifest.and_then(|manifest| manifest.runtime.python_fence.clone()),
+            maps: self.maps().cloned().collect(),
             open: std::mem::take(&mut self.open).into_iter().collect(),
             registry: self.project.registry.clone(),
             wording: Wording::default(),
-            fallback: self.fallback(),
+            fallbacks: self.fallbacks().unwrap_or_default(),
             replaced_models: std::mem::take(&mut self.replaced_models),
             without_model: std::mem::take(&mut self.without_model),
         })
     }
 
-    fn fallback(&mut self) -> Option<Fallback> {
+    fn exports(&mut self, manifest: Option<&Manifest>) -> Vec<String> {
+        let named = manifest.map(|manifest| manifest.export.as_slice()).unwrap_or_default();
+        for name in named {
+            if !self.agents.contains_key(name.value.as_str()) {
+                let fact = format!("there is no agent `{}` to export", visible(&name.value));
+                self.unknown_agent(name.span, fact, &name.value);
+            }
+        }
+        named.iter().map(|name| name.value.clone()).collect()
+    }
+
+    /// The user's choice for agents that are created later; nothing if there can be none.
+    fn fallbacks(&mut self) -> Option<Vec<Fallback>> {
         let directory = self.generated_agents_dir();
         let is_created = |loaded: &&LoadedWorker| loaded.path.starts_with(&directory);
         if !self.creates_agents && self.project.generated.is_empty() && !self.agents.values().any(is_created) {
             return None;
         }
-        let model = self.models.choose("", AgentPlace::Elsewhere, None, None).ok()?.model;
-        let script = match model.provider.as_str() {
-            "scripted" => Some(self.chosen_script(&model.model)?),
-            _ => None,
-        };
-        Some(Fallback { model, script })
+        let choice = self.models.choose("", AgentPlace::Elsewhere, &[], None).ok()?;
+        let mut fallbacks = Vec::new();
+        for model in choice.all() {
+            let script = match model.provider.as_str() {
+                "scripted" => Some(self.chosen_script(&model.model)?),
+                _ => None,
+            };
+            fallbacks.push(Fallback { model: model.clone(), script });
+        }
+        Some(fallbacks)
     }
 
     fn generated_agents_dir(&self) -> PathBuf {
@@ -184,6 +207,34 @@ impl<'a> Linker<'a> {
         match &self.project.layout {
             Layout::Manifest(manifest) => Some(manifest),
             Layout::SingleFile | Layout::Directory | Layout::Unreadable => None,
+        }
+    }
+
+    /// The agents over lists that the manifest names.
+    fn maps(&self) -> impl Iterator<Item = &'a Arc<MapConfig>> {
+        let toolsets = self.manifest().into_iter().flat_map(|manifest| &manifest.toolsets);
+        toolsets.filter_map(|(_, definition)| match definition {
+            ToolsetDefinition::Map(map) => Some(&map.value),
+            _ => None,
+        })
+    }
+
+    /// The code that has the name of an agent.
+    fn stand_in(&self, agent: &str) -> Option<&'a StandIn> {
+        self.manifest()?.toolsets.iter().find_map(|(name, definition)| match definition {
+            ToolsetDefinition::StandIn(stand_in) if name.value == agent => Some(&stand_in.value),
+            _ => None,
+        })
+    }
+
+    /// A file that rests is that of an agent in whose place code answers.
+    fn check_resting(&mut self) {
+        let is_idle = |loaded: &&&LoadedWorker| loaded.rests && self.stand_in(&loaded.worker.name.value).is_none();
+        let idle: Vec<&LoadedWorker> = self.agents.values().filter(is_idle).copied().collect();
+        for loaded in idle {
+            let fact = format!("{} rests, and nothing answers in its place", loaded.path.display());
+            let hint = format!("rename it to `{}`", loaded.path.with_extension("").display());
+            self.problems.push(Diagnostic::error(loaded.worker.name.span, fact).hint(hint));
         }
     }
 
@@ -461,12 +512,17 @@ impl<'a> Linker<'a> {
         }
     }
 
+    /// The variables of which one would hold the key of a provider.
+    fn key_variables(&self, name: &str) -> Vec<String> {
+        match provider(name) {
+            Some(row) => row.key_variables.iter().map(|variable| (*variable).to_owned()).collect(),
+            None => self.models.custom(name).and_then(|custom| custom.key_variable.clone()).into_iter().collect(),
+        }
+    }
+
     fn note_missing_keys(&mut self) {
         for (name, agents) in std::mem::take(&mut self.keyless) {
-            let variables = match provider(&name) {
-                Some(row) => row.key_variables.iter().map(|variable| (*variable).to_owned()).collect(),
-                None => self.models.custom(&name).and_then(|custom| custom.key_variable.clone()).into_iter().collect(),
-            };
+            let variables = self.key_variables(&name);
             let (shown, more) = agents.split_at(agents.len().min(5));
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             let fact = format!("no key for `{name}`, used by {}{more}", shown.join(", "));

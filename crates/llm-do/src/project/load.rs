@@ -9,19 +9,23 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileType};
 
-use super::manifest;
-use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
+use super::manifest::{self, ToolsetDefinition};
+use super::skills::{AGENTS_MD, OutsideTexts};
+use super::worker::{self, AgentsMd, Format, PythonModule, SchemaSource, WorkerFile};
 use super::{Code, Layout, LoadedWorker, Project, programs};
 use crate::beneath::{self, FileOpenError};
 use crate::escape::visible_start;
 use crate::model::scripted;
-use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Severity, Sources};
+use crate::syntax::diagnostic::{
+    Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Severity, Sources, Span,
+};
 use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
 #[cfg(feature = "front-end")]
 use crate::tools::policy::LastingRule;
+use crate::tools::skill::SKILL_FILE;
 use crate::tools::working_directory::WorkingDirectory;
 
 /// The manifest's name.
@@ -43,12 +47,16 @@ impl Project {
             layout: Layout::Directory,
             workers: Vec::new(),
             references: BTreeMap::new(),
+            outside: OutsideTexts::default(),
             broken: BTreeSet::new(),
             generated: BTreeMap::new(),
             code: Code::Absent,
             offered: BTreeMap::new(),
             registry: Registry::default(),
             programs: Vec::new(),
+            #[cfg(feature = "front-end")]
+            tests: Vec::new(),
+            test_claims: Vec::new(),
             sources: Arc::default(),
             problems: Diagnostics::default(),
         }
@@ -97,7 +105,7 @@ impl Project {
         let id = sources.add(path.to_owned(), text.to_owned());
         let mut problems = Diagnostics::default();
         match worker::parse(id, &stem_of(path), text, format, &mut problems) {
-            Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker }),
+            Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker, rests: false }),
             None => drop(path.file_stem().map(|stem| self.broken.insert(stem.to_string_lossy().into_owned()))),
         }
         self.problems.extend(problems);
@@ -146,6 +154,68 @@ impl Project {
             (None, _) => Err(failed("neither a manifest nor a worker file".to_owned())),
         }
     }
+}
+
+/// Reads files with cases, as project files are read: beneath the root, regular ones only, bounded.
+#[cfg(feature = "front-end")]
+pub(super) struct TestLoader(Loader);
+
+#[cfg(feature = "front-end")]
+impl TestLoader {
+    /// An error gives the sources back.
+    pub(super) fn open(project: &Project, sources: Sources) -> Result<Self, (Sources, io::Error)> {
+        match Loader::open(project.root.clone(), &project.directory) {
+            Ok(loader) => Ok(Self(Loader { sources, ..loader })),
+            Err(error) => Err((sources, error)),
+        }
+    }
+
+    pub(super) fn exists(&self, path: &Path) -> bool {
+        self.0.exists(path)
+    }
+
+    pub(super) fn beneath(&mut self, listed: &Located<String>) -> Option<PathBuf> {
+        self.0.beneath(Path::new(""), listed)
+    }
+
+    pub(super) fn tests_in(&mut self, directory: &Path) -> Vec<PathBuf> {
+        self.0.names_in(directory, |kind, path| kind.is_file() && is_test(path))
+    }
+
+    pub(super) fn add_source(&mut self, path: &Path, place: DiagnosticPlace) -> Option<FileId> {
+        self.0.add_source(path, place)
+    }
+
+    pub(super) fn text(&self, file: FileId) -> String {
+        self.0.sources.get(file).text.clone()
+    }
+
+    pub(super) fn problems(&mut self) -> &mut Diagnostics {
+        &mut self.0.problems
+    }
+
+    pub(super) fn done(self) -> (Sources, Diagnostics) {
+        (self.0.sources, self.0.problems)
+    }
+}
+
+/// Whether a file has cases: it is never read as a worker file.
+#[cfg(feature = "front-end")]
+fn is_test(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(worker::TEST_FILE_ENDING))
+}
+
+/// What a worker file is called while code answers in its agent's place: `sorter.worker.softened`.
+pub(crate) fn resting(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".softened");
+    PathBuf::from(name)
+}
+
+/// What it is called otherwise.
+fn awake(path: &Path) -> PathBuf {
+    let is_resting = path.extension().is_some_and(|ending| ending == "softened");
+    if is_resting { path.with_extension("") } else { path.to_owned() }
 }
 
 fn reading(error: &io::Error) -> String {
@@ -208,13 +278,19 @@ impl Loader {
         };
         for listed in &manifest.worker_files {
             match self.beneath(Path::new(""), listed) {
-                Some(path) => self.add_worker(&path, DiagnosticPlace::At(listed.span)),
+                Some(path) => self.add_listed(&path, DiagnosticPlace::At(listed.span)),
                 // What it would have defined is not missing too.
                 None => self.broken.extend([stem_of(Path::new(&listed.value))]),
             }
         }
         for listed in &manifest.python_files {
             self.expect_python(Path::new(""), listed);
+        }
+        for (_, definition) in &manifest.toolsets {
+            if let ToolsetDefinition::StandIn(Located { value, span }) = definition {
+                let value = value.file.display().to_string();
+                self.expect_python(Path::new(""), &Located { value, span: *span });
+            }
         }
         let generated_dir = match &manifest.generated_agents_dir {
             Some(listed) => self.beneath(Path::new(""), listed),
@@ -301,12 +377,16 @@ impl Loader {
             layout,
             workers: self.workers,
             references,
+            outside: OutsideTexts::default(),
             broken: self.broken,
             generated,
             code,
             offered: BTreeMap::new(),
             registry: Registry::default(),
             programs: Vec::new(),
+            #[cfg(feature = "front-end")]
+            tests: Vec::new(),
+            test_claims: Vec::new(),
             sources: Arc::new(self.sources),
             problems: self.problems,
         }
@@ -368,6 +448,20 @@ impl Loader {
         }
     }
 
+    /// A worker file that is listed may rest beside its place, while code answers in its agent's stead.
+    fn add_listed(&mut self, path: &Path, place: DiagnosticPlace) {
+        let resting = resting(path);
+        match Format::of(path).or_else(|| Format::of_markdown(path)) {
+            Some(format) if !self.exists(path) && self.exists(&resting) => {
+                self.add_worker_as(&resting, format, place);
+                if let Some(loaded) = self.workers.last_mut().filter(|loaded| loaded.path == resting) {
+                    loaded.rests = true;
+                }
+            }
+            Some(_) | None => self.add_worker(path, place),
+        }
+    }
+
     fn add_worker(&mut self, path: &Path, place: DiagnosticPlace) {
         match Format::of(path).or_else(|| Format::of_markdown(path)) {
             Some(format) => self.add_worker_as(path, format, place),
@@ -384,13 +478,13 @@ impl Loader {
         let worker = self.add_source(path, place).and_then(|file| {
             let mut problems = Diagnostics::default();
             let text = &self.sources.get(file).text;
-            let worker = worker::parse(file, &stem_of(path), text, format, &mut problems);
+            let worker = worker::parse(file, &stem_of(&awake(path)), text, format, &mut problems);
             self.problems.extend(problems);
             worker
         });
         match worker {
-            Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker }),
-            None => self.broken.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned)),
+            Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker, rests: false }),
+            None => self.broken.extend(awake(path).file_stem().and_then(|stem| stem.to_str()).map(str::to_owned)),
         }
     }
 
@@ -398,13 +492,19 @@ impl Loader {
     fn references(&mut self) -> BTreeMap<PathBuf, FileId> {
         let mut references = BTreeMap::new();
         let workers = std::mem::take(&mut self.workers);
-        for LoadedWorker { path, worker } in &workers {
+        for LoadedWorker { path, worker, .. } in &workers {
             let base = path.parent().unwrap_or(Path::new(""));
             for source in [&worker.schema_in, &worker.schema_out].into_iter().flatten() {
                 self.schema(base, source, &mut references);
             }
-            if let Some(script) = worker.model.as_ref().and_then(scripted::script_of) {
+            for script in worker.models.iter().filter_map(scripted::script_of) {
                 self.reference(base, &script, &mut references);
+            }
+            for directory in &worker.skills {
+                self.skills(base, directory, &mut references);
+            }
+            if let Some(Located { value: AgentsMd::Project, span }) = worker.agents_md {
+                self.agents_md(span, &mut references);
             }
         }
         self.workers = workers;
@@ -430,6 +530,44 @@ impl Loader {
                 }
                 PythonModule::Importable(_) => {}
             },
+        }
+    }
+
+    /// Reads the skills of the project in a directory; those outside of it are read when it is trusted.
+    fn skills(&mut self, base: &Path, listed: &Located<String>, references: &mut BTreeMap<PathBuf, FileId>) {
+        if Path::new(&listed.value).is_absolute() {
+            return;
+        }
+        let Some(directory) = self.beneath(base, listed) else { return };
+        if !self.exists(&directory) {
+            self.unreadable(DiagnosticPlace::At(listed.span), &listed.value, &FileOpenError::Missing.into());
+            return;
+        }
+        let files = self.directories_in(&directory).into_iter().map(|skill| skill.join(SKILL_FILE));
+        let files: Vec<PathBuf> = files.filter(|file| self.exists(file)).collect();
+        if files.is_empty() {
+            let fact = format!("there is no skill in `{}`", visible_start(&listed.value, 120));
+            let hint = "a skill is a directory in it with a `SKILL.md`";
+            self.problems.push(Diagnostic::warning(listed.span, fact).hint(hint));
+        }
+        for path in files.into_iter().filter(|path| !references.contains_key(path)).collect::<Vec<_>>() {
+            if let Some(file) = self.add_source(&path, DiagnosticPlace::At(listed.span)) {
+                references.insert(path, file);
+            }
+        }
+    }
+
+    fn agents_md(&mut self, span: Span, references: &mut BTreeMap<PathBuf, FileId>) {
+        let path = PathBuf::from(AGENTS_MD);
+        if references.contains_key(&path) {
+            return;
+        }
+        if !self.exists(&path) {
+            self.problems.push(Diagnostic::note(span, "there is no `AGENTS.md` in the project: nothing is added"));
+            return;
+        }
+        if let Some(file) = self.add_source(&path, DiagnosticPlace::At(span)) {
+            references.insert(path, file);
         }
     }
 

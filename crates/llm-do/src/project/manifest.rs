@@ -3,7 +3,7 @@
 pub(crate) mod shell;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +24,10 @@ use crate::syntax::tree::{self, Node, NodeKind};
 use crate::tools::Nesting;
 use crate::tools::approval::{ApprovalMode, Rule};
 use crate::tools::policy::{LastingRule, read_manifest_rules};
+use crate::tools::python::stand_in::{AnswerMode, StandIn};
 use crate::tools::source::{
-    Access, AgentToolNames, Base, Enclosure, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting,
-    ShellConfig, ToolsetSource, Variant,
+    Access, AgentToolNames, AuthGrant, Base, Enclosure, FileRoot, FilesystemConfig, MapConfig, McpAuth, McpConfig,
+    McpServer, Roots, SecretSource, Setting, ShellConfig, ToolsetSource, Variant,
 };
 
 /// The manifest as it was written, aliases resolved, names not yet.
@@ -39,12 +40,18 @@ pub struct Manifest {
     pub runtime: RuntimeKeys,
     pub allow_cli_input: bool,
     pub generated_agents_dir: Option<Located<String>>,
+    /// The agents that other programs may call as tools; without any, the entry.
+    pub export: Vec<Located<String>>,
+    /// Files with cases, besides those that stand beside worker files.
+    pub tests: Vec<Located<String>>,
     pub toolsets: Vec<(Located<String>, ToolsetDefinition)>,
     /// The toolsets as JSON.
     pub definitions: BTreeMap<String, String>,
     pub env: Vec<Located<String>>,
     /// Lasting rules about calls.
     pub rules: Vec<Arc<LastingRule>>,
+    /// The agent that writes code in the place of another agent, if it is one of the project.
+    pub author: Option<Located<String>>,
     /// What its keys ask of the user who runs the project.
     pub claims: Vec<Located<Claim>>,
     /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
@@ -108,6 +115,8 @@ pub enum ToolsetDefinition {
     Shell(ShellConfig, Vec<Span>),
     Mcp(McpConfig, Vec<Located<String>>),
     DynamicAgents(AgentToolNames),
+    /// An agent over the items of a list.
+    Map(Located<Arc<MapConfig>>),
     Use {
         target: Located<String>,
         prefix: String,
@@ -115,6 +124,8 @@ pub enum ToolsetDefinition {
         approval: Vec<(Located<String>, Rule)>,
         timeout: Option<Duration>,
     },
+    /// Code in the place of the agent of the same name.
+    StandIn(Located<StandIn>),
     /// Its mistakes were reported; it still is a name.
     Broken,
 }
@@ -150,12 +161,25 @@ pub(crate) const MANIFEST: Table = Table {
         ),
         optional("toolsets", Map { of: &Object(&TOOLSET) }, Inside, "named, configured toolsets"),
         optional(
+            "export",
+            List { of: &Name, least: 1, repeats: Refused },
+            Item(claims::export),
+            "the agents that other programs may call as tools",
+        ),
+        optional("harden", Object(&HARDEN), Neutral, "how code is written in the place of an agent"),
+        optional("tests", PATHS, Neutral, "further files with cases, relative to the manifest"),
+        optional(
             "env",
             List { of: &Variable, least: 0, repeats: Refused },
             Item(claims::env),
             "variables passed on to Python and MCP children",
         ),
     ],
+};
+
+const HARDEN: Table = Table {
+    what: "`harden`",
+    keys: &[optional("author", Name, Neutral, "the agent of the project that writes the code")],
 };
 
 const ENTRY: Table = Table {
@@ -229,10 +253,23 @@ const TOOLSET: Table = Table {
         optional("shell", Object(&shell::SHELL), Inside, "commands"),
         optional("mcp", Object(&MCP), Item(claims::server), "an MCP server"),
         optional("dynamic_agents", Object(&DYNAMIC_AGENTS), Inside, "creates agents, and calls agents by name"),
+        optional("map", Object(&MAP), Inside, "an agent over the items of a list, as a tool"),
         optional("use", Text, Covered, "a variant of another toolset"),
         optional("prefix", Name, Covered, "with `use`: put before each tool's name"),
         optional("tools", List { of: &Text, least: 1, repeats: Refused }, Covered, "with `use`: only these tools"),
-        optional("approval", Map { of: &OneOf(Rule::WORDS) }, Item(claims::variant), "with `use`: rules for its tools"),
+        optional(
+            "approval",
+            AnyOf(&[OneOf(&["allow", "ask"]), Map { of: &OneOf(Rule::WORDS) }]),
+            Item(claims::toolset_approval),
+            "with `use`: rules for its tools; with `python`: whether its calls ask",
+        ),
+        optional(
+            "python",
+            Text,
+            Item(claims::stand_in),
+            "a function, `path.py:function`, that answers in the place of the agent of the same name",
+        ),
+        optional("mode", OneOf(AnswerMode::WORDS), Covered, "with `python`: who answers, the agent or the code"),
         optional(
             "timeout_seconds",
             SECONDS_OR_NONE,
@@ -245,6 +282,20 @@ const TOOLSET: Table = Table {
 const DYNAMIC_AGENTS: Table = Table {
     what: "`dynamic_agents`",
     keys: &[optional("names", OneOf(AgentToolNames::WORDS), Neutral, "how its tools begin")],
+};
+
+/// So many items may come together if nothing is said, and so many at once.
+const MOST_ITEMS: u64 = 1000;
+const ITEMS_AT_ONCE: u64 = 8;
+
+const MAP: Table = Table {
+    what: "`map`",
+    keys: &[
+        required("agent", Name, Neutral, "the agent that is called once for each item"),
+        optional("over", Name, Neutral, "a tool of the caller whose result is the list where the caller gives none"),
+        optional("max_items", Count { max: 1_000_000 }, Neutral, "a longer list is an error; 1000 if it is not said"),
+        optional("parallel", Count { max: 256 }, Neutral, "so many items at once; 8 if it is not said"),
+    ],
 };
 
 const FILESYSTEM: Table = Table {
@@ -278,8 +329,34 @@ const MCP: Table = Table {
         optional("env", SETTINGS, Covered, "its environment besides the fixed one"),
         optional("url", Text, Covered, "the address of a remote server"),
         optional("headers", SETTINGS, Covered, "sent with each request"),
+        optional("auth", AnyOf(&[OneOf(&["oauth"]), Object(&AUTH)]), Covered, "how one logs in to a remote server"),
         optional("timeout_seconds", SECONDS_OR_NONE, Neutral, "for start and each call; 0 is for ever, of calls"),
+        optional("task_seconds", SECONDS, Neutral, "for a call that goes on as a task; 3600 if nothing is said"),
         optional("fence", Object(&FENCE), Covered, "a local server runs behind a fence, or not at all"),
+    ],
+};
+
+const AUTH: Table = Table {
+    what: "`auth`",
+    keys: &[
+        optional(
+            "grant",
+            OneOf(&["authorization_code", "client_credentials"]),
+            Covered,
+            "a person logs in, or the program does",
+        ),
+        optional("client_id", Text, Neutral, "the name of the program at the authorization server"),
+        optional("client_secret", Object(&SECRET), Covered, "its secret there"),
+        optional("assertion", Object(&SECRET), Covered, "a signed statement (a JWT) in the place of a secret"),
+        optional("scopes", List { of: &AnyText, least: 1, repeats: Refused }, Neutral, "what is asked for"),
+    ],
+};
+
+const SECRET: Table = Table {
+    what: "a secret",
+    keys: &[
+        optional("from_env", Variable, Covered, "the variable that holds it"),
+        optional("command", List { of: &AnyText, least: 1, repeats: Allowed }, Covered, "the command that prints it"),
     ],
 };
 
@@ -319,6 +396,9 @@ fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<(Manifes
         runtime: fields.object("runtime").map(|fields| runtime(&fields)).unwrap_or_default(),
         allow_cli_input: fields.bool("allow_cli_input").unwrap_or(true),
         generated_agents_dir: fields.text("generated_agents_dir"),
+        export: fields.texts("export"),
+        tests: fields.texts("tests"),
+        author: fields.object("harden").and_then(|fields| fields.text("author")),
         toolsets: toolsets(&fields, problems),
         definitions: fields.entries("toolsets").map(|(name, node)| (name.value.clone(), node.to_json())).collect(),
         env: fields.texts("env"),
@@ -422,6 +502,8 @@ fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
         Some(
             ToolsetDefinition::Mcp(..)
             | ToolsetDefinition::DynamicAgents(_)
+            | ToolsetDefinition::Map(_)
+            | ToolsetDefinition::StandIn(_)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken,
         )
@@ -444,29 +526,74 @@ fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -
         return ToolsetDefinition::Broken;
     };
     for key in ["prefix", "tools", "approval", "timeout_seconds"] {
-        if let Some(span) = fields.key_span(key).filter(|_| *kind != "use") {
+        let belongs = *kind == "use" || (*kind == "python" && key == "approval");
+        if let Some(span) = fields.key_span(key).filter(|_| !belongs) {
             problems.push(
                 Diagnostic::error(span, format!("`{key}` belongs to a toolset with `use`"))
                     .hint(format!("define another toolset: {{\"use\": \"{}\", \"{key}\": …}}", name.value)),
             );
         }
     }
+    if let Some(span) = fields.key_span("mode").filter(|_| *kind != "python") {
+        problems.push(Diagnostic::error(span, "`mode` belongs to a toolset with `python`"));
+    }
     match *kind {
+        "python" => stand_in(&fields, problems),
         "filesystem" => fields.object("filesystem").and_then(|fields| filesystem(&fields, problems)),
         "shell" => fields.object("shell").map(|fields| shell::read(&fields, problems)),
         "mcp" => fields.object("mcp").and_then(|fields| mcp(&name.value, &fields, problems)),
         "dynamic_agents" => fields.object("dynamic_agents").map(|fields| dynamic_agents(&fields)),
+        "map" => fields.object("map").and_then(|fields| map(&name.value, &fields)),
         _ => variant(&fields),
     }
     .unwrap_or(ToolsetDefinition::Broken)
 }
 
 /// What a toolset of the manifest may be: exactly one of them.
-const KINDS: &[&str] = &["filesystem", "shell", "mcp", "dynamic_agents", "use"];
+const KINDS: &[&str] = &["filesystem", "shell", "mcp", "dynamic_agents", "map", "use", "python"];
+
+fn stand_in(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
+    if fields.get("approval").is_some_and(|node| matches!(node.kind, NodeKind::Map(_))) {
+        let fact = "`approval` of a toolset with `python` is one word";
+        let span = fields.key_span("approval").unwrap_or(fields.span);
+        problems.push(Diagnostic::error(span, fact).hint("write `allow` or `ask`"));
+        return None;
+    }
+    let python = fields.text("python")?;
+    let Some((file, function)) = python
+        .value
+        .rsplit_once(':')
+        .filter(|(file, name)| Path::new(file).extension().is_some_and(|ending| ending == "py") && is_variable(name))
+    else {
+        let fact = format!("`{}` does not name a function", visible_start(&python.value, 80));
+        problems.push(Diagnostic::error(python.span, fact).hint("write `path.py:function`"));
+        return None;
+    };
+    let stand_in = StandIn {
+        // Without a word nothing changes for whoever calls the agent.
+        mode: fields.text("mode").and_then(|word| AnswerMode::parse(&word.value)).unwrap_or(AnswerMode::Agent),
+        file: PathBuf::from(file),
+        function: function.to_owned(),
+        approval: fields.text("approval").and_then(|word| Rule::parse(&word.value)),
+    };
+    Some(ToolsetDefinition::StandIn(Located { value: stand_in, span: python.span }))
+}
 
 fn dynamic_agents(fields: &Fields<'_>) -> ToolsetDefinition {
     let names = fields.text("names").and_then(|word| AgentToolNames::parse(&word.value));
     ToolsetDefinition::DynamicAgents(names.unwrap_or(AgentToolNames::Agent))
+}
+
+fn map(name: &str, fields: &Fields<'_>) -> Option<ToolsetDefinition> {
+    let (agent, over) = (fields.text("agent")?, fields.text("over"));
+    let config = MapConfig {
+        name: name.to_owned(),
+        agent: agent.value.clone(),
+        over: over.map(|over| over.value),
+        max_items: fields.count("max_items").unwrap_or(MOST_ITEMS),
+        parallel: fields.count("parallel").unwrap_or(ITEMS_AT_ONCE),
+    };
+    Some(ToolsetDefinition::Map(Located { value: Arc::new(config), span: agent.span }))
 }
 
 fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {
@@ -553,18 +680,30 @@ fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<To
         entries.collect()
     };
     let (env, headers) = (settings("env"), settings("headers"));
+    let auth = auth(fields, &mut from_env, problems);
     for (name, _) in fields.entries("env").filter(|(name, _)| !is_variable(&name.value)) {
         let fact = format!("`{}` is not the name of an environment variable", visible_start(&name.value, 80));
         problems.push(Diagnostic::error(name.span, fact));
     }
     let foreign = |keys: [&'static str; 3]| keys.into_iter().find_map(|key| Some((key, fields.key_span(key)?)));
+    let own = headers.keys().find(|name| name.eq_ignore_ascii_case("authorization"));
+    if let (Some(_), Some(_), Some(span)) = (own, &auth, fields.key_span("auth")) {
+        let fact = "`auth` stands beside a header `authorization`";
+        problems.push(Diagnostic::error(span, fact).hint("keep one of them"));
+    }
     let (server, misplaced, owner) = match (command, url) {
         (Some(command), None) => {
             let args = fields.texts("args").into_iter().map(|arg| arg.value).collect();
             let fence = fields.object("fence").map(|fields| enclosure(&fields));
-            (McpServer::Command { command: command.value, args, env, fence }, foreign(["headers"; 3]), "url")
+            (
+                McpServer::Command { command: command.value, args, env, fence },
+                foreign(["headers", "auth", "auth"]),
+                "url",
+            )
         }
-        (None, Some(url)) => (McpServer::Url { url: url.value, headers }, foreign(["args", "env", "fence"]), "command"),
+        (None, Some(url)) => {
+            (McpServer::Url { url: url.value, headers, auth }, foreign(["args", "env", "fence"]), "command")
+        }
         (Some(_), Some(url)) => {
             problems.push(Diagnostic::error(url.span, "`mcp` has both `command` and `url`").hint("keep one of them"));
             return None;
@@ -580,7 +719,44 @@ fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<To
         problems.push(Diagnostic::error(span, format!("`{key}` belongs to a server with `{owner}`")));
     }
     let timeout = seconds(fields);
-    Some(ToolsetDefinition::Mcp(McpConfig { name: name.to_owned(), server, timeout, tools: None }, from_env))
+    let task_time = fields.number("task_seconds").map(Duration::from_secs_f64);
+    let config = McpConfig { name: name.to_owned(), server, timeout, task_time, tools: None };
+    Some(ToolsetDefinition::Mcp(config, from_env))
+}
+
+fn auth(fields: &Fields<'_>, from_env: &mut Vec<Located<String>>, problems: &mut Diagnostics) -> Option<McpAuth> {
+    let Some(within) = fields.object("auth") else {
+        return fields.text("auth").map(|_| McpAuth::default());
+    };
+    let mut secret = |key| -> Option<SecretSource> {
+        let place = within.object(key)?;
+        let command: Vec<String> = place.texts("command").into_iter().map(|word| word.value).collect();
+        match (place.text("from_env"), command.is_empty()) {
+            (Some(variable), true) => {
+                from_env.push(variable.clone());
+                Some(SecretSource::FromEnv(variable.value))
+            }
+            (None, false) => Some(SecretSource::Command(command)),
+            (Some(_), false) | (None, true) => {
+                let fact = format!("`{key}` is either from the environment or from a command");
+                problems.push(Diagnostic::error(place.span, fact).hint("give `from_env`, or `command`"));
+                None
+            }
+        }
+    };
+    let (client_secret, assertion) = (secret("client_secret"), secret("assertion"));
+    let grant = match within.text("grant").as_ref().map(|grant| grant.value.as_str()) {
+        Some("client_credentials") => AuthGrant::ClientCredentials,
+        Some(_) | None => AuthGrant::AuthorizationCode,
+    };
+    let client_id = within.text("client_id").map(|id| id.value);
+    let scopes = within.texts("scopes").into_iter().map(|scope| scope.value).collect();
+    let has_secret = within.is_written("client_secret") || within.is_written("assertion");
+    if client_id.is_none() && (has_secret || grant == AuthGrant::ClientCredentials) {
+        let hint = "the authorization server says which `client_id` belongs to it";
+        problems.push(Diagnostic::error(within.span, "`auth` has no `client_id`").hint(hint));
+    }
+    Some(McpAuth { grant, client_id, client_secret, assertion, scopes })
 }
 
 fn setting(node: &Node, from_env: &mut Vec<Located<String>>) -> Option<Setting> {

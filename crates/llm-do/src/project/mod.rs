@@ -1,6 +1,8 @@
 //! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
 //! once; only then something runs.
 
+#[cfg(feature = "front-end")]
+pub(crate) mod cases;
 pub mod create;
 pub mod created;
 pub mod fingerprint;
@@ -23,6 +25,7 @@ pub mod reach;
 pub mod schema;
 #[cfg(feature = "front-end")]
 pub(crate) mod settings;
+mod skills;
 pub mod trust;
 pub mod worker;
 
@@ -43,7 +46,8 @@ use crate::tools::attachment::AttachmentScope;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
 use crate::tools::policy::LastingRule;
 use crate::tools::protected::ProtectedFiles;
-use crate::tools::source::{Enclosure, McpConfig, ToolsetSource};
+use crate::tools::python::stand_in::{AnswerMode, StandIn};
+use crate::tools::source::{Enclosure, MapConfig, McpConfig, ToolsetSource};
 use crate::tools::working_directory::WorkingDirectory;
 use crate::tools::{DeclaredTool, Toolset};
 use created::CreatedAgents;
@@ -68,6 +72,8 @@ pub struct Project {
     workers: Vec<LoadedWorker>,
     /// JSON Schemas and scripts that worker files refer to, by their path beneath the root.
     references: BTreeMap<PathBuf, FileId>,
+    /// What was read of skills and `AGENTS.md` outside of it, once it was trusted.
+    outside: skills::OutsideTexts,
     /// Names that files would have defined had they been readable: referring to them is no further mistake.
     broken: BTreeSet<String>,
     /// Agents created at run time, by name and file.
@@ -79,6 +85,11 @@ pub struct Project {
     registry: Registry,
     /// Programs that rules of shells name, as they were when the project was loaded.
     pub programs: Vec<RuleProgram>,
+    /// Its cases, where somebody tests it.
+    #[cfg(feature = "front-end")]
+    tests: Vec<crate::testing::TestFile>,
+    /// What these ask of whoever tests it.
+    test_claims: Vec<crate::syntax::diagnostic::Located<crate::syntax::claim::Claim>>,
     sources: Arc<Sources>,
     problems: Diagnostics,
 }
@@ -101,6 +112,8 @@ pub(crate) struct LoadedWorker {
     /// Beneath the project root.
     pub path: PathBuf,
     pub worker: WorkerFile,
+    /// Whether code answers in its place, and the file rests under another name.
+    pub rests: bool,
 }
 
 impl LoadedWorker {
@@ -157,6 +170,8 @@ pub struct Program {
     pub entry: Entry,
     /// Its agents, by name.
     pub agents: BTreeMap<String, Arc<AgentSpec>>,
+    /// Those that other programs may call as tools; without any, the entry.
+    pub exports: Vec<String>,
     /// What the manifest says about runs.
     pub policy: Policy,
     /// The input if the caller gives none.
@@ -179,14 +194,16 @@ pub struct Program {
     pub python_fence: Option<Enclosure>,
     /// Lasting rules of the manifest.
     pub rules: Vec<Arc<LastingRule>>,
+    /// Agents over lists, for code that is no agent's.
+    pub maps: Vec<Arc<MapConfig>>,
     /// Names that only Python files which were not looked at can define.
     pub open: Vec<String>,
     /// What the embedding program offers by name.
     pub registry: Registry,
     /// How advice about created agents is worded for the model or person who reads it; the runtime puts it in.
     pub wording: Wording,
-    /// The user's choice of a model for created agents that name none; absent if there can be none.
-    pub fallback: Option<Fallback>,
+    /// The user's choice of models for created agents that name none, in turn; empty if there can be none.
+    pub fallbacks: Vec<Fallback>,
     /// Models that were chosen in place of those that files name, in words: whoever starts a run tells of them.
     pub replaced_models: Vec<String>,
     /// Agents for which no model was chosen. Such a program can be looked at; it is not to be run.
@@ -198,12 +215,21 @@ impl Program {
     /// script, if it follows one.
     pub(crate) fn models(&self) -> impl Iterator<Item = (&ModelName, Option<&Arc<Script>>)> {
         let agents = self.agents.values().map(|agent| (&agent.model, agent.script.as_ref()));
-        agents.chain(self.fallback.iter().map(|fallback| (&fallback.model, fallback.script.as_ref())))
+        let turns = self.agents.values().flat_map(|agent| &agent.fallbacks).chain(&self.fallbacks);
+        let summarisers = self.agents.values().filter_map(|agent| agent.summariser.as_ref());
+        let turns = turns.map(|fallback| (&fallback.model, fallback.script.as_ref()));
+        agents.chain(turns).chain(summarisers.map(|model| (model, None)))
     }
 
     /// The models that a provider has to be asked for: all but those that follow a script.
     pub fn asked_models(&self) -> impl Iterator<Item = &ModelName> {
         self.models().filter(|(_, script)| script.is_none()).map(|(model, _)| model)
+    }
+
+    /// Whether code may answer in the place of an agent, or beside it.
+    pub(crate) fn has_stand_ins(&self) -> bool {
+        let stand_ins = self.agents.values().filter_map(|agent| agent.stand_in.as_ref());
+        stand_ins.into_iter().any(|stand_in| stand_in.mode != AnswerMode::Agent)
     }
 
     /// Where files that inputs name are looked for.
@@ -212,7 +238,7 @@ impl Program {
     }
 }
 
-/// A model for agents that are not known yet.
+/// A model that is asked if it comes to that: for agents that are not known yet, or where the provider of another has trouble.
 #[derive(Clone, Debug)]
 pub struct Fallback {
     /// The model.
@@ -266,6 +292,8 @@ impl Project {
             ToolsetDefinition::Filesystem(_)
             | ToolsetDefinition::Shell(..)
             | ToolsetDefinition::DynamicAgents(_)
+            | ToolsetDefinition::Map(_)
+            | ToolsetDefinition::StandIn(_)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken => None,
         });
@@ -346,6 +374,8 @@ pub struct AgentSpec {
     pub instructions: String,
     /// The model that it asks.
     pub model: ModelName,
+    /// The models that are asked in turn where the provider of the one before has trouble.
+    pub fallbacks: Vec<Fallback>,
     /// The models that its file is compatible with, if it says so.
     pub compatible_models: Option<Vec<String>>,
     /// What a scripted model follows.
@@ -372,10 +402,23 @@ pub struct AgentSpec {
     pub limits: Limits,
     /// What becomes of a conversation that grows towards the window of its model.
     pub context: ContextSettings,
+    /// Whether its model is not asked again about what it was asked before.
+    pub cached: bool,
+    /// The model that summarises it; without it, its own.
+    pub summariser: Option<ModelName>,
     /// Which files it takes.
     pub attachment_policy: AttachmentPolicy,
     /// Whether tools may never overwrite its file.
     pub locked: bool,
+    /// The code that has its name.
+    pub stand_in: Option<StandIn>,
+}
+
+impl AgentSpec {
+    /// The models that it asks, in turn.
+    pub fn models(&self) -> impl Iterator<Item = &ModelName> {
+        std::iter::once(&self.model).chain(self.fallbacks.iter().map(|fallback| &fallback.model))
+    }
 }
 
 /// What becomes of a conversation that grows towards the window of its model; what is `None` is as usual.
@@ -445,6 +488,18 @@ pub struct ToolsetUse {
     pub source: Arc<ToolsetSource>,
     /// The rules of this agent for its tools.
     pub rules: Rules,
+    /// Where those of these rules stand that are not in the agent's own file, by tool: in its creator's, or in a program.
+    pub rule_places: BTreeMap<String, String>,
+}
+
+#[cfg(feature = "front-end")]
+impl Program {
+    /// Agents that are created name no model and need none: whoever sees the run answers for all of them.
+    pub fn leave_model_open(&mut self) {
+        if self.fallbacks.is_empty() {
+            self.fallbacks.push(Fallback { model: ModelName::none(), script: None });
+        }
+    }
 }
 
 #[cfg(feature = "front-end")]

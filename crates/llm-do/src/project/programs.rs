@@ -103,6 +103,8 @@ fn shell(definition: &ToolsetDefinition) -> Option<(&ShellConfig, &[Span])> {
         ToolsetDefinition::Filesystem(_)
         | ToolsetDefinition::Mcp(..)
         | ToolsetDefinition::DynamicAgents(_)
+        | ToolsetDefinition::Map(_)
+        | ToolsetDefinition::StandIn(_)
         | ToolsetDefinition::Use { .. }
         | ToolsetDefinition::Broken => None,
     }
@@ -122,6 +124,8 @@ fn written(definition: &ToolsetDefinition, root: &Path) -> Vec<PathBuf> {
         }
         ToolsetDefinition::Mcp(..)
         | ToolsetDefinition::DynamicAgents(_)
+        | ToolsetDefinition::Map(_)
+        | ToolsetDefinition::StandIn(_)
         | ToolsetDefinition::Use { .. }
         | ToolsetDefinition::Broken => Vec::new(),
     }

@@ -19,6 +19,8 @@ use crate::model::scripted::script_of;
 use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report, Sources, Span};
 use crate::tools::DeclaredTool;
+use crate::tools::protected::ProtectedFiles;
+use crate::tools::python::stand_in::StandInHost;
 use crate::tools::python::{
     Beginning, ExportedAgent, ExportedToolset, Exports, FoundClass, KnownTool, Problem, Python, PythonFence,
     PythonHost, WantedClass,
@@ -70,7 +72,7 @@ impl Project {
         if !self.needs_python() {
             return Ok(self);
         }
-        let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let root = self.canonical_root();
         let files = self.python_files();
         let python = Python { environment: self.environment(&python.environment), ..python.clone() };
         let place = DiagnosticPlace::Path(self.root.clone());
@@ -79,7 +81,7 @@ impl Project {
             let fact = "the path of the project is not UTF-8, and its Python files are found by it".to_owned();
             return Err(failed(fact, "give its directory another name".into()));
         }
-        let beginning = Beginning { python, root: root.clone(), files, fenced, is_unchanged };
+        let beginning = Beginning { python, root: root.clone(), files, fenced, is_unchanged, memory: None };
         let started = PythonHost::start(beginning).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
         let died = |reason: String| failed(reason, "the files of the project are imported when it starts".into());
@@ -98,6 +100,27 @@ impl Project {
         Ok(self)
     }
 
+    /// Where code lives that answers in the place of agents: nothing of it starts before it is asked. It sees none of the
+    /// variables that the manifest names.
+    pub(super) fn with_stand_ins(
+        mut self,
+        python: &Python,
+        protected: &ProtectedFiles,
+        is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
+        let python = Python {
+            environment: ChildEnvironment { offered: BTreeMap::new(), ..python.environment.clone() },
+            ..python.clone()
+        };
+        let host = StandInHost::new(python, self.canonical_root(), protected.clone(), is_unchanged);
+        self.registry.stand_ins = Some(Arc::new(host));
+        self
+    }
+
+    fn canonical_root(&self) -> PathBuf {
+        self.root.canonicalize().unwrap_or_else(|_| self.root.clone())
+    }
+
     /// Those that the manifest lists, each once, beneath the root.
     pub(super) fn python_files(&self) -> Vec<PathBuf> {
         let listed = match &self.layout {
@@ -107,6 +130,19 @@ impl Project {
         let mut seen = BTreeSet::new();
         let files = listed.iter().map(|file| beneath(Path::new(""), &file.value));
         files.filter(|file| seen.insert(file.clone())).collect()
+    }
+
+    /// Files with code that answers in the place of agents, beneath the root.
+    #[cfg(feature = "front-end")]
+    pub(super) fn stand_in_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let toolsets = match &self.layout {
+            Layout::Manifest(manifest) => manifest.toolsets.as_slice(),
+            Layout::SingleFile | Layout::Directory | Layout::Unreadable => &[],
+        };
+        toolsets.iter().filter_map(|(_, definition)| match definition {
+            manifest::ToolsetDefinition::StandIn(stand_in) => Some(stand_in.value.file.clone()),
+            _ => None,
+        })
     }
 
     /// What the child sees: the fixed variables, and those that the manifest names. Never a provider's key, which
@@ -125,7 +161,7 @@ impl Project {
 
     fn wanted_classes(&self) -> Vec<WantedClass> {
         let mut wanted = BTreeMap::new();
-        for LoadedWorker { path, worker } in &self.workers {
+        for LoadedWorker { path, worker, .. } in &self.workers {
             let base = path.parent().unwrap_or(Path::new(""));
             for (source, direction) in [(&worker.schema_out, "output"), (&worker.schema_in, "input")] {
                 let Some(SchemaSource::Python(class)) = source else { continue };
@@ -190,13 +226,13 @@ impl Project {
         let file = Arc::make_mut(&mut self.sources).add(self.root.join(&agent.file), text.clone());
         let mut problems = Diagnostics::default();
         if let Some(worker) = worker::parse(file, "main", &text, Format::Yaml, &mut problems) {
-            if let Some(script) = worker.model.as_ref().and_then(script_of) {
+            for script in worker.models.iter().filter_map(script_of) {
                 let base = agent.file.parent().unwrap_or(Path::new(""));
                 if let Err(problem) = self.add_script(base, &script) {
                     problems.push(*problem);
                 }
             }
-            self.workers.push(LoadedWorker { path: agent.file.clone(), worker });
+            self.workers.push(LoadedWorker { path: agent.file.clone(), worker, rests: false });
         }
         self.problems.extend(problems);
     }

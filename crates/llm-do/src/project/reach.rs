@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{AgentSpec, AllowWorkers, Entry, Program, ToolsetUse, Typing};
+use crate::model::name::ModelName;
 use crate::model::provider::provider;
 use crate::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use crate::tools::source::ToolsetSource;
@@ -72,7 +73,7 @@ impl Program {
 
     /// Calling an agent may ask by policy, and its attachments are read here.
     fn as_agent_call<'a>(&self, used: &'a ToolsetUse, mut tool: ReachableTool<'a>) -> ReachableTool<'a> {
-        let ToolsetSource::Agent(callee) = used.source.origin() else { return tool };
+        let Some(callee) = used.source.callee() else { return tool };
         let exception = self.policy.agent_approval_overrides.get(callee).and_then(|it| it.calls_require_approval);
         if exception.unwrap_or(self.policy.agent_calls_require_approval) && tool.verdict == DeclaredVerdict::Allow {
             tool.verdict = DeclaredVerdict::Ask;
@@ -315,6 +316,32 @@ impl<'a> Graph<'a> {
         ReachPath { agents, skipped, last_agent: &self.nodes[source].agent.name, tool: &means.name, asks: means.asks }
     }
 
+    /// Why the model of an agent has to be asked anew, whatever it replied before: what the agent reaches that writes, asks, or
+    /// leaves this machine. `None`: all that it reaches only looks.
+    pub fn why_asked_anew(&self, place: usize, worst: &Worst<'_>) -> Option<String> {
+        const DOES: [Capability; 4] =
+            [Capability::WritesFiles, Capability::RunsCommands, Capability::ReachesNetwork, Capability::CreatesAgents];
+        if self.nodes[place].agent.script.is_some() {
+            return Some("its model is a script, which costs nothing".to_owned());
+        }
+        if let Some((capability, path)) = worst.iter().find(|(capability, _)| DOES.contains(capability)) {
+            return Some(format!("{} {}", path.words().join(" → "), capability.words()));
+        }
+        let (mut reached, mut queue) = (vec![false; self.any() + 1], VecDeque::from([place]));
+        while let Some(place) = queue.pop_front() {
+            if std::mem::replace(&mut reached[place], true) {
+                continue;
+            }
+            if let Some(AgentNode { agent, tools, .. }) = self.nodes.get(place)
+                && let Some(tool) = tools.iter().find(|tool| tool.verdict.may_ask())
+            {
+                return Some(format!("{} → {} asks first", agent.name, tool.name));
+            }
+            queue.extend(self.all_callees(place));
+        }
+        None
+    }
+
     /// Agents that can call themselves, directly or through others: strongly connected components of more than one
     /// node, and self-calls.
     pub fn cyclic(&self) -> Vec<&'a str> {
@@ -396,9 +423,11 @@ fn own(agent: &AgentSpec, tools: &[ReachableTool<'_>], capability: Capability) -
     if let Some(tool) = agent.server_tools.first().filter(|_| is_server) {
         return Some(Means { name: tool.kind.name().into(), asks: false });
     }
-    let is_paid = || !agent.model.is_none() && provider(&agent.model.provider).is_none_or(|row| row.paid);
-    if capability == Capability::SpendsMoney && is_paid() {
-        return Some(Means { name: agent.model.to_string().into(), asks: false });
+    let is_paid = |model: &&ModelName| !model.is_none() && provider(&model.provider).is_none_or(|row| row.paid);
+    if let Some(model) =
+        agent.models().chain(&agent.summariser).find(is_paid).filter(|_| capability == Capability::SpendsMoney)
+    {
+        return Some(Means { name: model.to_string().into(), asks: false });
     }
     let gives = |tool: &&ReachableTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();
     let tool = tools.iter().filter(gives).min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;

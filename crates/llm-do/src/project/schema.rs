@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::manifest::MANIFEST;
 use super::settings::SETTINGS;
 use super::worker::WORKER;
+use crate::testing::case_file::TEST_FILE;
 
 /// The JSON Schema of `project.json`.
 pub fn of_project() -> Value {
@@ -14,6 +15,11 @@ pub fn of_project() -> Value {
 /// The JSON Schema of a YAML worker file; front matter has the same keys without `instructions`.
 pub fn of_worker() -> Value {
     titled(WORKER.schema(), "llm-do worker file")
+}
+
+/// The JSON Schema of a file with cases.
+pub fn of_tests() -> Value {
+    titled(TEST_FILE.schema(), "llm-do test file")
 }
 
 /// The JSON Schema of the user's configuration.
@@ -33,7 +39,7 @@ mod tests {
 
     #[test]
     fn our_own_schemas_are_schemas() {
-        for schema in [of_project(), of_worker(), of_settings()] {
+        for schema in [of_project(), of_worker(), of_settings(), of_tests()] {
             jsonschema::validator_for(&schema).unwrap();
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::limit::OnLimit;
+use super::worker::MODELS;
 use crate::syntax::claim::Bearing::Neutral;
 use crate::syntax::diagnostic::{Diagnostics, Report, Sources};
 use crate::syntax::table::Repeats::{Allowed, Refused};
@@ -32,15 +33,18 @@ pub(super) const SETTINGS: Table = Table {
     what: "the configuration",
     keys: &[
         key("$schema", AnyText, "where editors find the schema of this file"),
-        key("model", Text, "the model of agents whose file names none"),
+        key("model", MODELS, "the model of agents whose file names none, or several that are asked in turn"),
         key("providers", Map { of: &Object(&PROVIDER) }, "endpoints that speak a known protocol, by name"),
         key("prices", Map { of: &Object(&PRICE) }, "US dollars per million tokens, by `provider:model`"),
         key("budget", List { of: &Object(&BUDGET), least: 0, repeats: Allowed }, "what runs may spend together"),
         key("http", Object(&HTTP), "connections to providers"),
         key("runs", Object(&RUNS), "how what is kept of runs is kept"),
+        key("cache", Object(&CACHE), "how replies are kept that count again"),
         key("notify", Object(&NOTIFY), "whoever is told of questions that wait"),
         key("fence", Object(&FENCE), "what keeps commands in"),
         key("shell", Object(&SHELL), "how commands of shells are found"),
+        key("terminal", Object(&TERMINAL), "how answers look at a terminal"),
+        key("mcp", Object(&MCP), "what authorization servers of MCP servers are told"),
     ],
 };
 
@@ -104,6 +108,16 @@ const RUNS: Table = Table {
     ],
 };
 
+const CACHE: Table = Table {
+    what: "`cache`",
+    keys: &[key("megabytes", Integer { min: 0 }, "how much the replies may take that count again")],
+};
+
+const MCP: Table = Table {
+    what: "`mcp`",
+    keys: &[key("client_metadata_url", Text, "where metadata of this program lie, which some take as its name")],
+};
+
 const NOTIFY: Table = Table {
     what: "`notify`",
     keys: &[
@@ -128,6 +142,19 @@ const SHELL: Table = Table {
         List { of: &Text, least: 0, repeats: Refused },
         "where programs are found by name, besides the directories of the system",
     )],
+};
+
+const TERMINAL: Table = Table {
+    what: "`terminal`",
+    keys: &[
+        key(
+            "markdown",
+            OneOf(&["styled", "plain"]),
+            "whether the marks of an answer become style, or its source is shown",
+        ),
+        key("keys", OneOf(&["emacs", "vi"]), "how lines are edited at the prompt of a chat"),
+        key("thinking", Bool, "whether what models think is shown at a terminal, dim"),
+    ],
 };
 
 /// Every mistake of a configuration, each at its place; `None` if its keys and values have none.

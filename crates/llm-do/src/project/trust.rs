@@ -161,7 +161,11 @@ impl Project {
             let base = loaded.path.parent().unwrap_or(Path::new(""));
             loaded.worker.claims.iter().map(move |claim| (base, claim))
         });
-        manifest.map(|claim| (Path::new(""), claim)).chain(workers)
+        manifest.map(|claim| (Path::new(""), claim)).chain(workers).chain(self.claims_of_tests())
+    }
+
+    fn claims_of_tests(&self) -> impl Iterator<Item = (&Path, &Located<Claim>)> {
+        self.test_claims.iter().map(|claim| (Path::new(""), claim))
     }
 
     fn written_manifest(&self) -> Option<&Manifest> {
@@ -200,7 +204,8 @@ impl SurveyedProject {
         if !is_agreed {
             return Err(Box::new(self));
         }
-        let Self { project, linked, contents } = self;
+        let Self { mut project, mut linked, contents } = self;
+        project.read_outside(&mut linked.program);
         Ok(TrustedProject { project, linked, contents: Arc::new(contents) })
     }
 }
@@ -248,9 +253,17 @@ impl TrustedProject {
         let fenced = fenced.map(|enclosure| PythonFence { enclosure, protected: program.protected.clone() });
         let (contents, root) = (Arc::clone(&self.contents), self.project.root.clone());
         let is_unchanged = Arc::new(move || contents.has_same_modules(&root));
-        Box::pin(
-            async move { Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self }) },
-        )
+        Box::pin(async move {
+            let Self { project, mut linked, contents } = self;
+            let project = if linked.program.has_stand_ins() {
+                project.with_stand_ins(python, &linked.program.protected, Arc::clone(&is_unchanged) as _)
+            } else {
+                project
+            };
+            linked.program.registry.stand_ins.clone_from(&project.registry.stand_ins);
+            let project = project.start_python(python, fenced, is_unchanged).await?;
+            Ok(Self { project, linked, contents })
+        })
     }
 
     /// The same project, of whose servers it is known what they offer: linking then checks names against it.
@@ -334,6 +347,11 @@ impl TrustItemWriter<'_> {
                 item.hidden.push(covered(self.contents().of_project(&file)));
                 item.hidden.extend(self.python_fence());
                 item.shown = format!("{} of this project{}", file.display(), self.behind_fence());
+            }
+            ClaimSubject::StandIn(file) => {
+                let file = lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file));
+                item.hidden.push(covered(self.contents().of_project(&file)));
+                item.shown = format!("{} of this project, behind a fence (no network)", file.display());
             }
             ClaimSubject::Script(file) => {
                 item.hidden.extend([std::mem::take(&mut item.source), self.script(base, file)]);
@@ -462,6 +480,8 @@ impl TrustItemWriter<'_> {
                     | ToolsetDefinition::Shell(..)
                     | ToolsetDefinition::Mcp(..)
                     | ToolsetDefinition::DynamicAgents(_)
+                    | ToolsetDefinition::Map(_)
+                    | ToolsetDefinition::StandIn(_)
                     | ToolsetDefinition::Broken => None,
                 },
             );
@@ -509,7 +529,7 @@ impl TrustItemWriter<'_> {
     /// Modules of which an item of their own speaks.
     fn named_modules(&self) -> BTreeSet<PathBuf> {
         let named = self.surveyed.project.claims().filter_map(|(base, claim)| match &claim.value.subject {
-            ClaimSubject::Python(file) => lexical_join(base, Path::new(file)),
+            ClaimSubject::Python(file) | ClaimSubject::StandIn(file) => lexical_join(base, Path::new(file)),
             _ => None,
         });
         named.collect()
@@ -568,8 +588,12 @@ fn place_of(name: &str, source: &ToolsetSource) -> String {
         ToolsetSource::Shell(_) => format!("of the shell `{name}`"),
         ToolsetSource::Mcp(_) => format!("of the server `{name}`"),
         ToolsetSource::Agent(agent) => format!("of the agent `{agent}`"),
+        ToolsetSource::Map(config) => format!("of the agent `{}` over a list", config.agent),
         ToolsetSource::Python(_) | ToolsetSource::Open => "in Python".to_owned(),
-        ToolsetSource::Registered(_) | ToolsetSource::DynamicAgents(_) => format!("of `{name}`"),
+        ToolsetSource::Registered(_)
+        | ToolsetSource::DynamicAgents(_)
+        | ToolsetSource::AskUser
+        | ToolsetSource::Skills(_) => format!("of `{name}`"),
         // It is the origin of no toolset.
         ToolsetSource::Variant(_) => String::new(),
     }

@@ -7,7 +7,7 @@ use super::limit::LIMITS;
 use super::manifest::rule;
 use super::trust::claims;
 use super::{AttachmentPolicy, ContextSettings, Limits};
-use crate::escape::{is_deceptive, visible_start};
+use crate::escape::{deceives, visible_start};
 use crate::message::RawJson;
 use crate::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
 use crate::remedy::Remedy;
@@ -27,7 +27,8 @@ use crate::tools::approval::Rule;
 pub struct WorkerFile {
     pub name: Located<String>,
     pub description: Option<String>,
-    pub model: Option<Located<String>>,
+    /// The first is asked, and the next where the provider of the one before has trouble.
+    pub models: Vec<Located<String>>,
     pub compatible_models: Option<Vec<Located<String>>>,
     pub entry: Option<Located<bool>>,
     pub schema_in: Option<SchemaSource>,
@@ -35,12 +36,20 @@ pub struct WorkerFile {
     pub schema_out: Option<SchemaSource>,
     pub tools: Vec<Located<String>>,
     pub toolsets: Vec<Located<String>>,
+    /// Directories of skills, relative to the file or absolute.
+    pub skills: Vec<Located<String>>,
+    /// Whose `AGENTS.md` is added to the instructions.
+    pub agents_md: Option<Located<AgentsMd>>,
     pub approval: Vec<(Located<String>, Rule)>,
     pub allow_workers: Option<Vec<Located<String>>>,
     pub server_side_tools: Vec<Located<ServerTool>>,
     pub model_settings: ModelSettings,
     pub limits: Limits,
     pub context: ContextSettings,
+    /// Whether its model is not asked again about what it was asked before: `cache: content`.
+    pub cached: bool,
+    /// The model that summarises old turns.
+    pub summariser: Option<Located<String>>,
     pub attachment_policy: AttachmentPolicy,
     pub locked: bool,
     pub instructions: String,
@@ -70,7 +79,7 @@ impl WorkerFile {
         Self {
             name,
             description: None,
-            model: None,
+            models: Vec::new(),
             compatible_models: None,
             entry: None,
             schema_in: None,
@@ -78,17 +87,49 @@ impl WorkerFile {
             schema_out: None,
             tools: Vec::new(),
             toolsets: Vec::new(),
+            skills: Vec::new(),
+            agents_md: None,
             approval: Vec::new(),
             allow_workers: None,
             server_side_tools: Vec::new(),
             model_settings: ModelSettings::default(),
             limits: Limits::default(),
             context: ContextSettings::default(),
+            cached: false,
+            summariser: None,
             attachment_policy: AttachmentPolicy::default(),
             locked: false,
             instructions,
             claims: Vec::new(),
             mistaken: Vec::new(),
+        }
+    }
+}
+
+/// Whose `AGENTS.md` is added to the instructions of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentsMd {
+    Project,
+    WorkingDirectory,
+}
+
+impl AgentsMd {
+    /// The words for it in files.
+    const WORDS: &'static [&'static str] = &["project", "cwd"];
+
+    /// What exactly this word means; `None` if it is none of `WORDS`.
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "project" => Some(Self::Project),
+            "cwd" => Some(Self::WorkingDirectory),
+            _ => None,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::WorkingDirectory => "cwd",
         }
     }
 }
@@ -120,6 +161,8 @@ pub enum PythonModule {
 
 const NAMES: Shape = List { of: &Name, least: 0, repeats: Refused };
 const SUFFIXES: Shape = List { of: &Text, least: 0, repeats: Refused };
+/// One model, or several in the order in which they are asked.
+pub(super) const MODELS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Refused }]);
 const DOMAINS: Shape = List { of: &Text, least: 1, repeats: Refused };
 
 /// The keys of worker files.
@@ -128,7 +171,12 @@ pub(crate) const WORKER: Table = Table {
     keys: &[
         required("name", Name, Neutral, "the agent's name and its tool name"),
         optional("description", AnyText, Neutral, "what callers read; else the start of the instructions"),
-        optional("model", Text, Item(claims::model), "`provider:model`"),
+        optional(
+            "model",
+            MODELS,
+            Item(claims::model),
+            "`provider:model`, or a list: the next is asked where the provider of the one before has trouble",
+        ),
         optional(
             "compatible_models",
             List { of: &Text, least: 1, repeats: Refused },
@@ -161,6 +209,18 @@ pub(crate) const WORKER: Table = Table {
             "built-in, manifest and Python toolsets, agents, and single exported functions",
         ),
         optional(
+            "skills",
+            List { of: &Text, least: 1, repeats: Refused },
+            Item(claims::skills),
+            "directories of skills: each directory in one with a `SKILL.md`",
+        ),
+        optional(
+            "agents_md",
+            OneOf(AgentsMd::WORDS),
+            Item(claims::agents_md),
+            "adds the `AGENTS.md` of the project, or of the working directory",
+        ),
+        optional(
             "approval",
             Map { of: &OneOf(Rule::WORDS) },
             Item(claims::approval),
@@ -186,6 +246,12 @@ pub(crate) const WORKER: Table = Table {
             Neutral,
             "what is left out of a conversation that fills the model's window; `off`: nothing",
         ),
+        optional(
+            "cache",
+            OneOf(&["content"]),
+            Neutral,
+            "`content`: the model is not asked again about what it was asked before",
+        ),
         optional("attachment_policy", Object(&ATTACHMENT_POLICY), Neutral, "which attachments it accepts"),
         optional("locked", Bool, Neutral, "whether tools may never overwrite this file"),
         optional("instructions", AnyText, Neutral, "in a YAML file: what the model is told"),
@@ -209,6 +275,7 @@ const CONTEXT: Table = Table {
             "the share of the window from which old turns are summarised",
         ),
         optional("keep", Integer { min: 1 }, Neutral, "the last so many tokens are never summarised"),
+        optional("model", Text, Neutral, "`provider:model` that summarises; else the agent's own"),
     ],
 };
 
@@ -271,6 +338,9 @@ const ATTACHMENT_POLICY: Table = Table {
     ],
 };
 
+/// How files with cases end, which stand beside worker files and are none.
+pub(crate) const TEST_FILE_ENDING: &str = ".test.yaml";
+
 /// How a worker file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -289,6 +359,7 @@ impl Format {
     /// The format that the ending of a file's name says; `None` if no worker file is called so.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
+            _ if path.to_str().is_some_and(|path| path.ends_with(TEST_FILE_ENDING)) => None,
             "worker" | "agent" => Some(Self::FrontMatter),
             "yaml" | "yml" => Some(Self::Yaml),
             _ => None,
@@ -334,7 +405,10 @@ pub(super) fn node_at(span: Span, text: &str) -> Option<Node> {
 }
 
 /// The YAML between the first line `---` and the next, and the text behind it.
-fn split_front_matter<'a>(source: tree::Text<'a>, problems: &mut Diagnostics) -> Option<(tree::Text<'a>, &'a str)> {
+pub(super) fn split_front_matter<'a>(
+    source: tree::Text<'a>,
+    problems: &mut Diagnostics,
+) -> Option<(tree::Text<'a>, &'a str)> {
     let is_fence = |line: &str| line.trim_end() == "---";
     let mut lines = source.text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -373,9 +447,9 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
                 .hint("write the instructions below the second line `---`"),
         );
     }
-    let model = fields.text("model");
+    let models = if fields.get("model").is_some() { fields.texts("model") } else { Vec::new() };
     let compatible_models = fields.get("compatible_models").map(|_| fields.texts("compatible_models"));
-    if let (Some(model), Some(span)) = (&model, fields.key_span("compatible_models")) {
+    if let (Some(model), Some(span)) = (models.first(), fields.key_span("compatible_models")) {
         problems.push(
             Diagnostic::error(span, "`model` and `compatible_models` exclude each other")
                 .hint("remove `model` to let the fallback model be chosen")
@@ -388,7 +462,7 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
     };
     Some(WorkerFile {
         description: fields.text("description").map(|text| text.value),
-        model,
+        models,
         compatible_models,
         entry: fields.get("entry").and_then(|node| Some(Located { value: fields.bool("entry")?, span: node.span })),
         schema_in: schema_source(fields, "schema_in", "schema_in_ref", problems),
@@ -396,12 +470,18 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
         schema_out: schema_source(fields, "schema_out", "schema_out_ref", problems),
         tools: fields.texts("tools"),
         toolsets: fields.texts("toolsets"),
+        skills: if fields.get("skills").is_some() { fields.texts("skills") } else { Vec::new() },
+        agents_md: fields
+            .text("agents_md")
+            .and_then(|word| Some(Located { value: AgentsMd::parse(&word.value)?, span: word.span })),
         approval: fields.entries("approval").filter_map(|(tool, node)| Some((tool.clone(), rule(node)?))).collect(),
         allow_workers: fields.get("allow_workers").map(|_| allow_workers(fields, problems)),
         server_side_tools: server_side_tools(fields, problems),
         model_settings: fields.object("model_settings").map(|fields| model_settings(&fields)).unwrap_or_default(),
         limits: fields.object("limits").map(|fields| Limits::read(&fields)).unwrap_or_default(),
         context: context(fields),
+        cached: fields.text("cache").is_some(),
+        summariser: fields.object("context").and_then(|fields| fields.text("model")),
         attachment_policy: fields
             .object("attachment_policy")
             .map(|fields| attachment_policy(&fields))
@@ -568,7 +648,10 @@ pub(crate) fn render(worker: &WorkerFile, format: Format) -> String {
     let mut yaml = Yaml::default();
     yaml.text("name", &worker.name.value);
     yaml.some_text("description", worker.description.as_deref());
-    yaml.some_text("model", worker.model.as_ref().map(|model| model.value.as_str()));
+    match worker.models.as_slice() {
+        [] | [_] => yaml.some_text("model", worker.models.first().map(|model| model.value.as_str())),
+        several => yaml.list("model", several),
+    }
     yaml.some_list("compatible_models", worker.compatible_models.as_deref());
     yaml.some("entry", worker.entry.as_ref().map(|entry| entry.value));
     yaml.schema("schema_in", worker.schema_in.as_ref());
@@ -576,12 +659,15 @@ pub(crate) fn render(worker: &WorkerFile, format: Format) -> String {
     yaml.schema("schema_out", worker.schema_out.as_ref());
     yaml.list("tools", &worker.tools);
     yaml.list("toolsets", &worker.toolsets);
+    yaml.list("skills", &worker.skills);
+    yaml.some_text("agents_md", worker.agents_md.as_ref().map(|which| which.value.word()));
     yaml.approval(&worker.approval);
     yaml.some_list("allow_workers", worker.allow_workers.as_deref());
     yaml.server_side_tools(&worker.server_side_tools);
     yaml.model_settings(&worker.model_settings);
     yaml.limits(&worker.limits);
-    yaml.context(&worker.context);
+    yaml.some_text("cache", worker.cached.then_some("content"));
+    yaml.context(&worker.context, worker.summariser.as_ref());
     yaml.attachment_policy(&worker.attachment_policy);
     yaml.some("locked", worker.locked.then_some(true));
     match format {
@@ -699,7 +785,7 @@ impl Yaml {
         self.block("limits", limits.written());
     }
 
-    fn context(&mut self, context: &ContextSettings) {
+    fn context(&mut self, context: &ContextSettings, model: Option<&Located<String>>) {
         if context.is_off {
             return self.line("context", "off");
         }
@@ -710,6 +796,7 @@ impl Yaml {
                 ("clear_at", context.clear_at.map(|value| value.to_string())),
                 ("summarise_at", context.summarise_at.map(|value| value.to_string())),
                 ("keep", context.keep.map(|value| value.to_string())),
+                ("model", model.map(|model| quoted(&model.value))),
             ],
         );
     }
@@ -756,7 +843,7 @@ fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            c if is_deceptive(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+            c if deceives(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
                 write!(quoted, "\\U{:08X}", u32::from(c)).expect("writing to a text cannot fail");
             }
             c => quoted.push(c),
@@ -769,7 +856,7 @@ fn quoted(text: &str) -> String {
 /// JSON is YAML except for characters that YAML does not take raw; inside JSON they only occur in texts.
 fn yaml_safe(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut safe, c| {
-        if is_deceptive(c) && !c.is_ascii_whitespace() || matches!(c, '\u{fffe}' | '\u{ffff}') {
+        if deceives(c) && !c.is_ascii_whitespace() || matches!(c, '\u{fffe}' | '\u{ffff}') {
             write!(safe, "\\U{:08X}", u32::from(c)).expect("writing to a text cannot fail");
         } else {
             safe.push(if c.is_ascii_whitespace() { ' ' } else { c });

@@ -1,16 +1,17 @@
 //! The calls of a run as its journal tells of them, finished or not: who called whom, with which key, what was answered
 //! about it, what became of it, and what it took. Pure.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::event::{CallKind, EventKind};
-use crate::journal::call::{CallOutcome, CallRecord, call_at, value_at};
+use crate::journal::call::{CallOutcome, CallRecord, call_of, reply_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress, turn_number};
 use crate::journal::requests::{RecordedRequest, requests, told_at};
 use crate::journal::{StepKind, StepRecord};
-use crate::message::{Content, RawJson, ToolCall, Usage};
+use crate::message::{Content, RawJson, Reply, ToolCall, Usage};
 use crate::tools::approval::{Answer, JudgementRecord, RecordedAnswer};
 use crate::tools::plane::InDoubt;
 
@@ -96,6 +97,8 @@ struct CallPlaces<'a> {
     usage: BTreeMap<String, Usage>,
     /// The keys of open questions.
     waiting: BTreeSet<&'a str>,
+    /// Replies that were read, by their keys: each is read once for all of its calls.
+    replies: RefCell<BTreeMap<String, Option<Reply>>>,
 }
 
 impl<'a> CallPlaces<'a> {
@@ -126,7 +129,7 @@ impl<'a> CallPlaces<'a> {
             }
         }
         let waiting = contents.waiting().map(|(key, _)| key).collect();
-        Self { contents, beneath, usage, waiting }
+        Self { contents, beneath, usage, waiting, replies: RefCell::default() }
     }
 
     fn turn(&self, entry: &str, key: String) -> RecordedCall {
@@ -212,7 +215,7 @@ impl<'a> CallPlaces<'a> {
         record: Option<&JournalEntry>,
         judgement: Option<&JudgementRecord>,
     ) -> (String, Option<RawJson>) {
-        if let Ok(ToolCall { tool, arguments, .. }) = call_at(key, self.contents) {
+        if let Some(ToolCall { tool, arguments, .. }) = self.asked_for(key) {
             return (tool, arguments.in_json().0.cloned());
         }
         let call = judgement.and_then(|judgement| judgement.call.clone()).unwrap_or_default();
@@ -230,12 +233,24 @@ impl<'a> CallPlaces<'a> {
         begun.unwrap_or_else(|| ("code".to_owned(), None))
     }
 
+    /// The call that a reply asked for.
+    fn asked_for(&self, key: &str) -> Option<ToolCall> {
+        let (request, _) = key.rsplit_once('/').filter(|_| is_of_request(key))?;
+        let mut replies = self.replies.borrow_mut();
+        if !replies.contains_key(request) {
+            replies.insert(request.to_owned(), reply_at(request, self.contents).ok());
+        }
+        call_of(key, replies.get(request)?.as_ref()?).ok()
+    }
+
     fn answer(&self, key: &str) -> Option<CallAnswer> {
         let record = self.contents.record(&format!("{key}/ask"))?;
         let StepProgress::Done(result) = &record.known else { return None };
         let StepRecord { value: RecordedAnswer { answer, .. }, .. } = result.to().ok()?;
         let is_approved = match answer {
-            Answer::Once | Answer::CallForSession | Answer::ToolForSession | Answer::Edited(_) => true,
+            Answer::Once | Answer::CallForSession | Answer::ToolForSession | Answer::Edited(_) | Answer::Values(_) => {
+                true
+            }
             Answer::Refuse { .. } | Answer::EndRun | Answer::Later => false,
         };
         Some(CallAnswer { is_approved, by: record.by.clone() })

@@ -104,7 +104,8 @@ impl ContextPlan {
         if !is_reached && is_little && size <= limits.summarise_above {
             return Self::default();
         }
-        if size.saturating_sub(plan.saved) > limits.summarise_above {
+        // Else each turn would clear the one result that has become old.
+        if size.saturating_sub(plan.saved) > limits.summarise_above || (!is_reached && is_little) {
             plan.summarise_to = summary_end(history, left_out, starts, limits.keep, model);
         }
         plan
@@ -391,6 +392,8 @@ mod tests {
         let mark = Content::shown(results.parts[0].outcome.as_ref().unwrap());
         assert_eq!(mark, "[cleared: read_file c0.md, 600 lines; recall r1]");
         assert_eq!((view.len(), &view[4]), (history.len(), &history[4]));
+        let little = ContextPlan::of(&history, &left_out, &[0, 10], 8_600, &limits, &model());
+        assert_eq!(little.summarise_to, Some(10), "where little can be cleared, turns are summarised");
         let again = ContextPlan::of(&history, &left_out, &[0], 8_000, &limits, &model());
         assert!(again.cleared.is_empty(), "nothing is cleared twice");
     }

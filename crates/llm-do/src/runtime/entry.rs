@@ -6,7 +6,7 @@ use super::function::FunctionTurns;
 use super::input::{Input, InputError};
 use super::scope::{CallScope, OutsideCaller, RestoredTurns};
 #[cfg(feature = "front-end")]
-use super::scope::{TurnKeeping, UndoneTurn};
+use super::scope::{Steering, TurnKeeping, UndoneTurn};
 use super::{Output, RunError, Runtime};
 use crate::BoxFuture;
 use crate::dormant::dormant;
@@ -112,6 +112,14 @@ impl EntryCall<'_> {
         }
     }
 
+    /// From now on a turn hears what is said there while it goes on, before its next model request. A function hears nothing.
+    #[cfg(feature = "front-end")]
+    pub fn hear_from(&mut self, steering: std::sync::Arc<Steering>) {
+        if let Callee::Agent(scope) = &mut self.callee {
+            scope.hear_from(steering);
+        }
+    }
+
     /// Whether the last turn came to no answer and stays in the conversation all the same.
     #[cfg(feature = "front-end")]
     pub fn is_interrupted(&self) -> bool {
@@ -176,6 +184,16 @@ impl EntryCall<'_> {
         let undone = scope.undo().await?;
         self.turn_start = scope.frame().history.len();
         Ok(undone)
+    }
+
+    /// Leaves old turns out of later requests: a summary of them stands for them, in which what is about `focus` is kept above
+    /// all. `None` if there is nothing to leave out; else how many tokens the next request had and has now, about.
+    #[cfg(feature = "front-end")]
+    pub async fn compact(&mut self, focus: Option<String>) -> Result<Option<(u64, u64)>, RunError> {
+        match &mut self.callee {
+            Callee::Agent(scope) => scope.compact(focus).await,
+            Callee::Function(..) => Err(RunError::NoAgent { reason: "a function has no conversation".to_owned() }),
+        }
     }
 
     /// The next turns ask another model, which a recorded run remembers. A function has none.

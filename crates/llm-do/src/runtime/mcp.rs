@@ -1,6 +1,8 @@
 //! The MCP servers of a session: each is started at most once, by the call that needs it first, and ends with the session.
 
 #[cfg(feature = "front-end")]
+pub mod login;
+#[cfg(feature = "front-end")]
 pub mod offer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,10 +23,20 @@ use crate::journal::{StepDescription, StepKind, Steps};
 use crate::project::Program;
 use crate::tools::fence::FenceConfig;
 use crate::tools::fence::tenant::{Premises, Resident};
-use crate::tools::mcp::{McpTool, Server, ServerSpec};
+use crate::tools::mcp::oauth::{Login, LoginConfig};
+use crate::tools::mcp::{EraMemory, McpTool, Server, ServerSpec};
 use crate::tools::protected::ProtectedFiles;
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::source::{McpConfig, McpServer, Setting};
+use crate::tools::source::{McpAuth, McpConfig, McpServer, Setting};
+
+/// What is kept about servers from one run to the next, and what this program is called elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct McpHome {
+    /// The user's state directory; without one nothing is kept.
+    pub state: Option<PathBuf>,
+    /// Where metadata of this program lie, for authorization servers that take their address as its name.
+    pub client_metadata_url: Option<String>,
+}
 
 /// What is known of them before any is started.
 pub(super) struct Servers {
@@ -34,6 +46,7 @@ pub(super) struct Servers {
     environment: ChildEnvironment,
     http: HttpSettings,
     fence: FenceConfig,
+    home: McpHome,
     protected: ProtectedFiles,
     client: OnceLock<Result<HttpClient, String>>,
     events: Events,
@@ -42,7 +55,7 @@ pub(super) struct Servers {
 
 impl Servers {
     pub(super) fn new(program: &Program, config: &RuntimeConfig, events: &Events) -> Self {
-        Self::within(program, &config.children, &config.http, &config.fence, events)
+        Self::within(program, &config.children, &config.http, &config.fence, &config.mcp, events)
     }
 
     fn within(
@@ -50,6 +63,7 @@ impl Servers {
         children: &ChildEnvironment,
         http: &HttpSettings,
         fence: &FenceConfig,
+        home: &McpHome,
         events: &Events,
     ) -> Self {
         // A tool may think for as long as its own limit says.
@@ -60,6 +74,7 @@ impl Servers {
             environment: children.clone(),
             http,
             fence: fence.clone(),
+            home: home.clone(),
             protected: program.protected.clone(),
             client: OnceLock::new(),
             events: events.clone(),
@@ -71,7 +86,8 @@ impl Servers {
     pub(super) fn get(&self, config: &McpConfig) -> Arc<Server> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let server = known.entry(config.name.clone()).or_insert_with(|| {
-            Arc::new(Server::new(&config.name, self.launch(config), config.timeout, self.events.clone()))
+            let times = (config.timeout, config.task_time);
+            Arc::new(Server::new(&config.name, self.launch(config), times, self.memory(config), self.events.clone()))
         });
         Arc::clone(server)
     }
@@ -88,7 +104,7 @@ impl Servers {
         let description = || StepDescription::new(StepKind::Decide, &("offer", &config.name));
         steps
             .here(events)
-            .step(description, |events| async move { server.tools(&events).await.map_err(ToolsetOpenError::Toolset) })
+            .step(description, |events| async move { server.tools(&events).await.map_err(ToolsetOpenError::from) })
             .await
     }
 
@@ -117,14 +133,44 @@ impl Servers {
                 let tenant = premises.prepare(resident);
                 Ok(ServerSpec::Fenced(tenant.map_err(|why| format!("is to run behind a fence, and cannot: {why}"))?))
             }
-            McpServer::Url { url, headers } => {
+            McpServer::Url { url, headers, auth } => {
                 let invalid = |_| format!("has an address that is none: `{}`", visible_start(url, 200));
+                let login = auth.as_ref().map(|auth| self.login(url, auth)).transpose()?;
                 let url: Uri = url.parse().map_err(invalid)?;
                 let http =
                     self.client.get_or_init(|| HttpClient::new(self.http.clone()).map_err(|error| error.to_string()));
-                Ok(ServerSpec::Url { url, headers: self.headers(headers)?, http: http.clone()? })
+                let login = login.map(Login::new).transpose()?.map(Arc::new);
+                Ok(ServerSpec::Url { url, headers: self.headers(headers)?, http: http.clone()?, login })
             }
         }
+    }
+
+    /// A server is who it is by the words that reach it.
+    fn memory(&self, config: &McpConfig) -> EraMemory {
+        let words = match &config.server {
+            McpServer::Command { command, args, .. } => {
+                let root = self.root.to_string_lossy().into_owned();
+                [root, command.clone()].into_iter().chain(args.iter().cloned()).collect()
+            }
+            McpServer::Url { url, .. } => vec![url.clone()],
+        };
+        EraMemory::of(self.home.state.as_ref(), words.iter().map(String::as_str))
+    }
+
+    /// How one logs in to a server. A token goes to its own address only, which nobody else may read.
+    pub(super) fn login(&self, url: &str, auth: &McpAuth) -> Result<LoginConfig, String> {
+        crate::http::check_confidential(url).map_err(|why| format!("cannot be logged in to: {why}"))?;
+        Ok(LoginConfig {
+            url: url.to_owned(),
+            auth: auth.clone(),
+            state: self.home.state.clone(),
+            client_metadata_url: self.home.client_metadata_url.clone(),
+            variables: self.environment.offered.clone(),
+            environment: self.environment.with(&self.env),
+            directory: self.root.canonicalize().unwrap_or_else(|_| self.root.clone()),
+            http: self.http.clone(),
+            redactor: self.events.redactor().clone(),
+        })
     }
 
     fn settings(&self, settings: &BTreeMap<String, Setting>) -> Result<BTreeMap<String, String>, String> {

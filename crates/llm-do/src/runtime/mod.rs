@@ -1,6 +1,8 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
 #[cfg(feature = "front-end")]
+pub(crate) mod answered;
+#[cfg(feature = "front-end")]
 pub mod call_tree;
 mod context;
 mod continuation;
@@ -11,6 +13,8 @@ pub mod input;
 #[cfg(feature = "front-end")]
 pub mod judgements;
 pub(crate) mod ledger;
+#[cfg(feature = "front-end")]
+pub mod map;
 pub mod mcp;
 pub(crate) mod output;
 mod python;
@@ -33,11 +37,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{AgentSpending, CallOutput, Event, Events, Listen, Refusal, TraceCall, UsageReport};
+use crate::event::{
+    AgentSpending, CallOutput, Event, Events, Listen, MessageLog, Recorder, Refusal, TraceCall, UsageReport,
+};
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
 use crate::model::exchange::{Endpoint, Exchange, Key, Retries};
+use crate::model::fallback::FailedModels;
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
 use crate::model::provider;
@@ -49,9 +56,11 @@ use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limit, Limits, Program, Typing};
 use crate::redact::Redactor;
 use crate::remedy::Wording;
+use crate::replies::ReplyCaching;
 use crate::spending::{Account, BoundedAmount, BudgetsInForce};
 use crate::stack;
 use crate::syntax::names;
+use crate::telemetry::{RunTelemetry, TracedRecorder};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{
     ApprovalMode, Approvals, Candidate, Gate, GateOutcome, PendingQuestion, Permission, Verdict,
@@ -62,21 +71,21 @@ use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::working_directory::WorkingDirectory;
-use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_need};
+use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_limit};
 use function::FunctionTurns;
 use input::{Input, InputError};
 use ledger::Ledger;
-use mcp::Servers;
+use mcp::{McpHome, Servers};
 use record::{PriorRaise, PriorSpending};
 use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
 #[cfg(feature = "front-end")]
-pub use scope::UndoneTurn;
-#[cfg(feature = "front-end")]
 pub use scope::check_history;
-pub use scope::{CallScope, OutsideCaller, RestoredExchange, RestoredTurns};
+pub use scope::{CallScope, OutsideCaller, RestoredTurns};
+#[cfg(feature = "front-end")]
+pub use scope::{Steering, UndoneTurn};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -85,6 +94,10 @@ pub struct Models {
     prices: Prices,
     /// Whoever connects a provider that is first needed while a conversation goes on.
     connector: Option<ProviderConnector>,
+    /// Providers that would refuse us: not asked where others stand in for them.
+    without_key: BTreeSet<String>,
+    /// Which had trouble a moment ago.
+    failed: FailedModels,
 }
 
 /// Connects a provider by its name; an error says why it cannot be asked.
@@ -120,6 +133,24 @@ impl Models {
         connector: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
     ) -> Self {
         Self { connector: Some(Arc::new(connector)), ..self }
+    }
+
+    /// The keys of these providers are missing: agents that have other models do not ask them.
+    #[cfg(feature = "front-end")]
+    #[must_use]
+    pub fn without_keys_of(self, providers: impl IntoIterator<Item = String>) -> Self {
+        Self { without_key: providers.into_iter().collect(), ..self }
+    }
+
+    /// These know of each other's trouble, as those of one process do.
+    #[cfg(feature = "front-end")]
+    #[must_use]
+    pub fn sharing(self, failed: FailedModels) -> Self {
+        Self { failed, ..self }
+    }
+
+    fn is_without_key(&self, provider: &str) -> bool {
+        self.without_key.contains(provider)
     }
 
     fn of(&self, agent: &AgentSpec) -> Result<Arc<dyn Model>, RunError> {
@@ -181,6 +212,8 @@ pub struct RuntimeConfig {
     pub unknown_prices: UnknownPrices,
     /// Budgets over several runs that this one has to keep.
     pub budgets: Option<BudgetsInForce>,
+    /// Replies that count again, if they do.
+    pub cache: Option<ReplyCaching>,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
     /// Where the run works: the base of its shells, of `filesystem_cwd` and of relative `own_files`.
@@ -191,6 +224,8 @@ pub struct RuntimeConfig {
     pub children: ChildEnvironment,
     /// How MCP servers elsewhere are reached; each has its own time limit.
     pub http: HttpSettings,
+    /// What is kept about MCP servers from one run to the next.
+    pub mcp: McpHome,
     /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
     /// tool changes them without a question.
     pub own_files: Vec<PathBuf>,
@@ -236,11 +271,13 @@ impl RuntimeConfig {
             limits,
             unknown_prices: UnknownPrices::Refused,
             budgets: None,
+            cache: None,
             stream: true,
             directory: WorkingDirectory::of_process(),
             fence: FenceConfig::default(),
             children: ChildEnvironment::default(),
             http: HttpSettings::STANDARD,
+            mcp: McpHome::default(),
             own_files: Vec::new(),
             private_directories: Vec::new(),
             program_directories: Vec::new(),
@@ -271,32 +308,48 @@ impl RuntimeConfig {
 pub struct Runtime {
     program: Arc<Program>,
     models: Models,
-    config: RuntimeConfig,
+    config: Arc<RuntimeConfig>,
     gate: Arc<Gate>,
     session: Arc<RunTotals>,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
     /// The account of the whole session.
     account: Account,
     steps: Steps,
     /// What earlier processes did in this run.
     resumed: PriorSpending,
     events: Events,
+    telemetry: Option<Arc<RunTelemetry>>,
     /// Calls that were not made inside of the run.
     entered: AtomicU64,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
     /// Made when the first of them is needed.
-    servers: OnceLock<Box<Servers>>,
+    servers: Arc<OnceLock<Box<Servers>>>,
     /// Files that code passes on.
     held: Mutex<BTreeMap<String, Attachment>>,
     /// Those that were looked up.
-    prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
+    prices: Arc<Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>>,
     /// Held by whoever asks a person about a limit; what nobody was there to answer.
-    asking: tokio::sync::Mutex<Vec<(BoundedAmount, PendingQuestion)>>,
+    asking: Arc<tokio::sync::Mutex<Vec<(BoundedAmount, PendingQuestion)>>>,
 }
 
 fn gate(run: String, config: &RuntimeConfig, program: &Program) -> Arc<Gate> {
     Arc::new(Gate::new(run, config.approvals.clone()).ruled(&program.rules, &program.root))
+}
+
+/// The same events, which are added up, and of which somebody may make spans.
+fn heard(
+    events: Events,
+    session: &Arc<RunTotals>,
+    config: &RuntimeConfig,
+    telemetry: Option<&Arc<RunTelemetry>>,
+) -> Events {
+    let totals = Arc::clone(session) as Arc<dyn Recorder>;
+    let events = events.redacted_by(config.redactor.clone());
+    let Some(telemetry) = telemetry else { return events.recorded_by(totals) };
+    let traced = TracedRecorder { telemetry: Arc::clone(telemetry), recorder: totals };
+    let events = events.recorded_by(Arc::new(traced)).telling_steps();
+    if telemetry.has_content() { events.logged_by(Arc::clone(telemetry) as Arc<dyn MessageLog>) } else { events }
 }
 
 /// What a run gave.
@@ -420,7 +473,7 @@ pub enum RunError {
         partial: String,
     },
     /// A call of an agent reached a limit of its worker file.
-    #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
+    #[error("agent `{agent}` reached its limit `{limit}`: {}", shown_limit(limit, (*.used, *.allowed), *.needed))]
     Limit {
         /// The agent.
         agent: String,
@@ -470,6 +523,14 @@ pub enum RunError {
         agent: String,
         /// What does not fit.
         violation: String,
+    },
+    /// The code that answers in the place of an agent gave no answer.
+    #[error("the code of `{agent}` gave no answer: {reason}")]
+    Code {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
     },
     /// There is no agent of that name that may be called.
     #[error("{reason}")]
@@ -590,6 +651,7 @@ impl RunError {
             | Self::UnboundedTool { .. }
             | Self::RepeatedFailure { .. }
             | Self::Output { .. }
+            | Self::Code { .. }
             | Self::NoAgent { .. }
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
@@ -672,19 +734,20 @@ impl Runtime {
         program.wording = config.wording;
         program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
         let session = Arc::new(RunTotals::default());
-        let recorder = Arc::clone(&session);
-        let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
+        let events = heard(events, &session, &config, None);
         let gate = gate(run_id::run_id(), &config, &program);
-        let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::before(config.budgets.clone()));
+        let (steps, entered) = (Steps::unrecorded(), AtomicU64::new(0));
+        let ledger = Arc::new(Ledger::before(config.budgets.clone()));
         let account = ledger.open(config.limits.clone(), None, 0);
         let (program, resumed) = (Arc::new(program), PriorSpending::default());
-        let servers = OnceLock::new();
-        let (said, prices, held) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let telemetry = None;
+        let servers = Arc::default();
+        let (said, prices, held) = (Mutex::default(), Arc::default(), Mutex::default());
         python::attach(&program, &events);
         Self {
             program,
             models,
-            config,
+            config: Arc::new(config),
             gate,
             session,
             ledger,
@@ -692,12 +755,13 @@ impl Runtime {
             steps,
             resumed,
             events,
+            telemetry,
             entered,
             said,
             servers,
             held,
             prices,
-            asking: tokio::sync::Mutex::default(),
+            asking: Arc::default(),
         }
     }
 
@@ -748,16 +812,21 @@ impl Runtime {
             resumed.answered(self.gate.run(), known.as_ref());
         }
         self.ledger.carry_over(self.account, resumed.total());
-        for (limit, PriorRaise { raise, is_refused }) in resumed.raised_for_all(self.account) {
+        resumed.account_to(&self.session);
+        self.resumed = resumed;
+        self.raise_as_before(self.account);
+        self
+    }
+
+    /// What people have decided about the limits of the run holds again.
+    fn raise_as_before(&self, run: Account) {
+        for (limit, PriorRaise { raise, is_refused }) in self.resumed.raised_for_all(run) {
             match self.ledger.allowed(&limit) {
                 Some(allowed) if raise.is_from(allowed) && is_refused => self.ledger.refuse(&limit),
                 Some(allowed) if raise.is_from(allowed) => self.ledger.raise(&limit, raise.to),
                 Some(_) | None => {}
             }
         }
-        resumed.account_to(&self.session);
-        self.resumed = resumed;
-        self
     }
 
     /// The same session, whose effects are recorded by a journal that has just begun; before any call is opened.
@@ -781,9 +850,23 @@ impl Runtime {
         Self { events: self.events.logged_by(log), ..self }
     }
 
+    /// The same session, of which somebody makes spans; before any call is opened, and before any log is given.
+    #[must_use]
+    #[cfg(feature = "front-end")]
+    pub fn traced_by(self, telemetry: Arc<RunTelemetry>) -> Self {
+        let events = heard(self.events, &self.session, &self.config, Some(&telemetry));
+        Self { events, telemetry: Some(telemetry), ..self }
+    }
+
     /// The program that is run, with every name resolved.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// How long nothing has come of an answer that is waited for.
+    #[cfg(feature = "front-end")]
+    pub fn silence(&self) -> Option<crate::event::ProviderSilence> {
+        self.events.silence().now()
     }
 
     /// What runs without a question until the session ends.
@@ -811,6 +894,12 @@ impl Runtime {
     /// What each agent used of each model so far.
     pub fn spending(&self) -> Vec<AgentSpending> {
         self.session.spending()
+    }
+
+    /// Who makes spans of the run, if anybody does.
+    #[cfg(feature = "front-end")]
+    pub fn telemetry(&self) -> Option<&RunTelemetry> {
+        self.telemetry.as_deref()
     }
 
     /// The calls so far, as trees.
@@ -900,9 +989,12 @@ impl Runtime {
                 return Err(RunError::UnboundedTool { limit, agent, tool: tool.kind.name() });
             }
         }
-        let agents = self.program.agents.values().map(|agent| (&agent.model, &agent.script, limited(agent)));
-        let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
-        for (model, script, limited) in agents.chain(fallback) {
+        let agents = self.program.agents.values();
+        let others = agents.clone().flat_map(|agent| agent.fallbacks.iter().map(|other| (other, limited(agent))));
+        let others = others.chain(self.program.fallbacks.iter().map(|fallback| (fallback, of_run)));
+        let others = others.map(|(other, limited)| (&other.model, &other.script, limited));
+        for (model, script, limited) in agents.map(|agent| (&agent.model, &agent.script, limited(agent))).chain(others)
+        {
             if limited && script.is_none() && self.price_of(model).is_none() {
                 return Err(RunError::UnknownPrice { limit: named(), model: model.to_string() });
             }
@@ -1035,8 +1127,10 @@ impl Runtime {
         }
         let above = caller.nesting().unwrap_or_else(|| self.config.nesting());
         let nesting = above.deeper(caller.name(), agent).map_err(RunError::TooManyCalls)?;
-        let model = self.models.of(&spec)?;
-        CallScope::open(self, spec, model.as_ref(), call, nesting, caller).await
+        let ((spec, model), several) = self.models.first_of(&spec)?;
+        let mut scope = CallScope::open(self, spec, model.as_ref(), call, nesting, caller).await?;
+        scope.ask_in_turn(several);
+        Ok(scope)
     }
 }
 
@@ -1091,6 +1185,10 @@ impl Agents for Runtime {
 
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
+    }
+
+    fn telemetry(&self) -> Option<&RunTelemetry> {
+        self.telemetry.as_deref()
     }
 }
 

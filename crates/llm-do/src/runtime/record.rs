@@ -51,6 +51,8 @@ pub(super) enum TurnMessage {
     Reply(u64),
     /// The results of the calls of that reply.
     Results(u64),
+    /// It was said while the turn went on, before this request.
+    Heard(u64),
     /// It was made here, and is in no other record.
     Made,
 }
@@ -109,7 +111,9 @@ impl TurnRecord {
             if RawJson::of(&Content::shown(parts)) == input);
         let stored = sources.iter().zip(messages).map(|(source, message)| match source {
             TurnMessage::Made => StoredMessage::Whole(Box::new(message.clone())),
-            TurnMessage::Input | TurnMessage::Reply(_) | TurnMessage::Results(_) => StoredMessage::At(*source),
+            TurnMessage::Input | TurnMessage::Reply(_) | TurnMessage::Results(_) | TurnMessage::Heard(_) => {
+                StoredMessage::At(*source)
+            }
         });
         let output = match (sources.last(), messages.last()) {
             (Some(TurnMessage::Reply(request)), Some(Message::Assistant(reply))) => {
@@ -175,6 +179,10 @@ impl TurnRecord {
             }
             StoredMessage::At(TurnMessage::Results(request)) => {
                 results_of(&format!("{key}/m{request}"), records).map(Message::tool_results)
+            }
+            StoredMessage::At(TurnMessage::Heard(request)) => {
+                let parts = value_at(&format!("{key}/m{request}/heard"), records)?;
+                Ok(Message::User(UserMessage { parts }))
             }
             StoredMessage::At(TurnMessage::Made) => Err(format!("a message of `{key}` is missing")),
         };
@@ -287,6 +295,8 @@ fn unfinished_turn(key: &str, contents: &JournalContents) -> Vec<Message> {
     let mut messages: Vec<Message> = input.into_iter().collect();
     for number in 0..MOST_REPLIES {
         let request = format!("{key}/m{number}");
+        let heard = value_at(&format!("{request}/heard"), contents);
+        messages.extend(heard.map(|parts| Message::User(UserMessage { parts })));
         let Ok(reply) = reply_at(&request, contents) else { break };
         let has_calls = reply.tool_calls().next().is_some();
         messages.push(Message::Assistant(reply));
@@ -326,7 +336,7 @@ impl StepValue for WrapUpRecord {}
 impl WrapUpRecord {
     /// The limit that the call of this account came to at this place, as is recorded.
     pub(super) fn at(place: &Steps, account: Account) -> Option<LimitHit> {
-        let records = place.records()?;
+        let records = place.records().filter(|_| place.has_past())?;
         value_at::<Self>(&format!("{}/wrap_up", place.path()), records).ok().map(|recorded| recorded.hit(account))
     }
 
@@ -433,7 +443,7 @@ impl PriorSpending {
     /// Tells the totals of what no event will tell.
     pub(super) fn account_to(&self, session: &RunTotals) {
         for kind in &self.lost {
-            session.record(Event { agent: Arc::from(""), depth: 0, call: 0, kind: kind.clone(), rank: 0 });
+            session.record(Event { agent: Arc::from(""), depth: 0, call: 0, kind: kind.clone(), rank: 0 }, None);
         }
     }
 

@@ -33,6 +33,7 @@ impl RunError {
             | Self::Empty { .. }
             | Self::RepeatedFailure { .. }
             | Self::Output { .. }
+            | Self::Code { .. }
             | Self::NoAgent { .. }
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
@@ -55,6 +56,9 @@ fn of_ending(ending: &Ending) -> Option<Remedy> {
         Ending::Limit { .. } => Some(Remedy::RaiseRunLimit),
         Ending::Budget { per, .. } => Some(Remedy::RaiseBudget { per: per.clone() }),
         Ending::BudgetUnkept { .. } => Some(Remedy::MendBudget),
+        Ending::NeedsLogin { server, project, .. } => {
+            Some(Remedy::LogIn { server: server.clone(), project: project.clone() })
+        }
         Ending::Refused { .. } | Ending::EndedByPerson | Ending::Journal(_) => None,
     }
 }

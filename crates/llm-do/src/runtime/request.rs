@@ -1,5 +1,6 @@
 //! One model request: reserved before each time it is sent, priced and settled after, all of it one effect.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -33,6 +34,8 @@ pub(super) struct RequestContext<'a> {
     pub model: &'a str,
     /// What the model costs, if that is known.
     pub price: Option<&'a ModelPrice>,
+    /// Those of all its models, if there are several: the dearest is reserved.
+    pub prices: &'a [Arc<ModelPrice>],
     pub opening: &'a OpeningEstimate,
     pub limited: LimitKinds,
     pub ledger: &'a Ledger,
@@ -115,6 +118,8 @@ fn per_use(name: &str, tool: &str) -> Money {
 #[derive(Debug, Default)]
 pub(super) struct OwnRequests {
     pub sent: u64,
+    /// Whether something of an answer to the present one was told.
+    pub has_told: bool,
     /// Those before the turn that is going on.
     pub earlier: u64,
     /// Of the whole call, as the agent's file says.
@@ -238,10 +243,9 @@ impl RequestContext<'_> {
         let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
         let fixed = Cost { input_tokens: input.tokens, output_tokens, ..Cost::REQUEST };
         let last_of = self.is_last.then_some(self.account);
-        match self.price.filter(|price| self.limited.money && !price.is_free()) {
+        match self.dearest(input.tokens) {
             None => Wish { last_of, ..Wish::exactly(fixed) },
-            Some(price) => {
-                let (money, per_token) = price.most(input.tokens);
+            Some((money, per_token)) => {
                 let fixed = Cost { money: money.plus(self.opening.server_tools), ..fixed };
                 let (least, longest) = self.answer(input);
                 Wish { fixed, per_token, longest, least, last_of }
@@ -258,12 +262,21 @@ impl RequestContext<'_> {
         let answer = wish.longest.max(self.agent.settings.max_tokens.unwrap_or(0));
         let input_tokens = wish.fixed.input_tokens.saturating_add(answer).saturating_add(LAST_RESULTS);
         let output_tokens = self.agent.settings.max_tokens.map_or(0, |most| most.min(LEAST_ANSWER));
-        let price = self.price.filter(|price| self.limited.money && !price.is_free());
-        let money = price.map_or(Money::ZERO, |price| {
-            let (input, per_token) = price.most(input_tokens);
+        let money = self.dearest(input_tokens).map_or(Money::ZERO, |(input, per_token)| {
             input.plus(per_token.times(wish.least)).plus(self.opening.server_tools)
         });
         Cost { input_tokens, output_tokens, money, ..Cost::REQUEST }
+    }
+
+    /// The most that so much input and one token of the answer to it can cost, with whichever model; nothing where money is not
+    /// limited or nothing is paid.
+    fn dearest(&self, input_tokens: u64) -> Option<(Money, Money)> {
+        if !self.limited.money {
+            return None;
+        }
+        let prices = self.price.into_iter().chain(self.prices.iter().map(|price| &**price));
+        let most = prices.filter(|price| !price.is_free()).map(|price| price.most(input_tokens));
+        most.reduce(|(input, token), (other_input, other_token)| (input.max(other_input), token.max(other_token)))
     }
 
     /// The shortest answer that is of use, and the longest: thinking is part of it.
@@ -302,6 +315,7 @@ struct Sendings<'a> {
 impl<'a> Sendings<'a> {
     fn of(mut request: RequestContext<'a>, history: &'a [Message], longest_wait: Option<Duration>) -> Self {
         let (wish, started, reserved) = (request.wish(history), Instant::now(), request.reserved.take());
+        request.own.has_told = false;
         Self {
             request,
             history,
@@ -456,6 +470,7 @@ impl Meter for Sendings<'_> {
     }
 
     fn hear(&mut self, text: &str) {
+        self.request.own.has_told |= !text.is_empty();
         self.request.heard.push_str(text);
     }
 

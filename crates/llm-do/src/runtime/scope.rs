@@ -1,15 +1,20 @@
 //! One call of one agent, possibly many turns.
 
+mod cached;
 mod commands;
 mod context;
+mod fallback;
+mod heard;
 mod keep;
 mod limits;
 mod restore;
+mod stand_in;
 mod wrap_up;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -48,12 +53,21 @@ use wrap_up::Finishing;
 
 #[cfg(feature = "front-end")]
 pub use commands::UndoneTurn;
+#[cfg(feature = "front-end")]
+pub use heard::Steering;
+#[cfg(not(feature = "front-end"))]
+use heard::Steering;
 pub(super) use keep::TurnKeeping;
+pub use restore::RestoredTurns;
 #[cfg(feature = "front-end")]
 pub use restore::check_history;
-pub use restore::{RestoredExchange, RestoredTurns};
 
+#[cfg(feature = "front-end")]
+pub(super) use stand_in::given_to_code;
+
+use cached::CallCache;
 use context::ContextRoom;
+use fallback::{Alternatives, AskedAgent};
 use keep::PastTurn;
 
 /// How often an answer that violates its schema is sent back.
@@ -157,9 +171,13 @@ pub struct CallScope<'r> {
     past: Vec<PastTurn>,
     /// Why the last turn came to no answer, until the model is told.
     interrupted: Option<String>,
+    /// What is said while a turn goes on.
+    steering: Option<Arc<Steering>>,
     /// The text of a reply that is still coming.
     heard: String,
     room: ContextRoom,
+    /// The models that it may ask, if there are several.
+    alternatives: Option<Box<Alternatives>>,
     /// How many turns were begun; of those that are taken over from a record, the numbers count.
     turns: u64,
     /// What was wanted since the last turn.
@@ -168,6 +186,8 @@ pub struct CallScope<'r> {
     has_begun: bool,
     /// What its requests are made of, if they are recorded.
     parts: Option<Arc<RequestParts>>,
+    /// The replies that count again, if they do.
+    cache: Option<Box<CallCache>>,
     /// Of the turn that is going on.
     requests: u64,
     /// How often a person was asked about the calls of the last reply.
@@ -213,6 +233,7 @@ impl<'r> CallScope<'r> {
                 RunError::IdleRule { agent: agent.name.clone(), place, tool, instead }
             }
             ToolsetOpenError::Stopped(stop) => stop.into(),
+            ToolsetOpenError::Ended(ending) => ending.into(),
         })?;
         let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
         let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
@@ -235,6 +256,8 @@ impl<'r> CallScope<'r> {
         let kept = u64::from(on_limit == Some(OnLimit::WrapUp));
         let own = OwnRequests { limit: agent.limits.max_requests, kept, ..OwnRequests::default() };
         let parts = steps.is_recorded().then(|| Arc::new(parts_of(&head)));
+        let replies = runtime.config.cache.as_ref().and_then(|caching| caching.for_agent(&agent.name));
+        let cache = replies.map(|replies| Box::new(CallCache::new(Arc::clone(replies), parts_of(&head).names())));
         let conversation = model.open(head);
         let price = runtime.price_of(&agent.model);
         let mut scope = Self {
@@ -259,12 +282,15 @@ impl<'r> CallScope<'r> {
             keeping: TurnKeeping::default(),
             past: Vec::new(),
             interrupted: None,
+            steering: None,
             heard: String::new(),
             room: ContextRoom::default(),
+            alternatives: None,
             turns: 0,
             commands: 0,
             has_begun: false,
             parts,
+            cache,
             requests: 0,
             asked_for_calls: 0,
             finishing: None,
@@ -275,6 +301,11 @@ impl<'r> CallScope<'r> {
         };
         scope.restore_raises();
         Ok(scope)
+    }
+
+    /// These models are asked in turn, if there are several.
+    pub(super) fn ask_in_turn(&mut self, several: Vec<AskedAgent>) {
+        self.alternatives = Alternatives::of(self.runtime, several);
     }
 
     /// Where the call is and what was said in it.
@@ -410,6 +441,7 @@ impl<'r> CallScope<'r> {
             Ok(output) => CallEnd::Output(output.told()),
             Err(error) => CallEnd::Error(error.to_string()),
         });
+        self.keep_replies(output.is_ok());
         match &output {
             Ok(_) => self.end_turn(),
             Err(error) => {
@@ -424,7 +456,8 @@ impl<'r> CallScope<'r> {
 
     /// Forgets a turn that did not come to its end.
     fn roll_back(&mut self) {
-        if let Some(Turn { start, told, .. }) = self.turn.take() {
+        if let Some(Turn { start, told, heard, .. }) = self.turn.take() {
+            self.unhear(heard);
             self.unfinished = self.frame.history.split_off(start);
             self.rewind(start);
             self.heard.clear();
@@ -560,19 +593,36 @@ impl<'r> CallScope<'r> {
 
     async fn live_turn(&mut self) -> Result<Output, RunError> {
         self.chain = None;
-        // Dropped with this future, however the turn ends.
-        let cancellation = CancellationToken::new();
-        let _turn = cancellation.drop_guard_ref();
+        let given = self.given_to_code();
         let parts = self.build_user_message().await?;
         self.push(Message::User(UserMessage { parts }), TurnMessage::Input);
         let told = self.interrupted.take();
         if let Some(turn) = &mut self.turn {
             turn.told = told;
         }
+        // Boxed: few agents have code beside them.
+        let Some(given) = given else { return self.talk().await };
+        if let Some(output) = Box::pin(self.answered_by_code(&given)).await? {
+            return Ok(output);
+        }
+        let output = self.talk().await?;
+        Box::pin(self.shadow(&given, &output)).await?;
+        Ok(output)
+    }
+
+    /// Asks the model and runs what it calls, until there is an answer.
+    async fn talk(&mut self) -> Result<Output, RunError> {
+        // Dropped with this future, however the turn ends.
+        let cancellation = CancellationToken::new();
+        let _turn = cancellation.drop_guard_ref();
         let mut repairs = 0;
         loop {
             // A model that answers at once, a script or a record, waits for nothing: signals and others get their turn.
             tokio::task::coop::consume_budget().await;
+            // Boxed: hardly ever is anything said.
+            if self.may_hear() {
+                Box::pin(self.hear()).await?;
+            }
             let (message, source) = match next_step(&self.frame.history) {
                 NextAction::AskModel => match self.ask().await {
                     Ok((reply, source)) => (Message::Assistant(reply), source),
@@ -732,6 +782,9 @@ impl<'r> CallScope<'r> {
         self.requests += 1;
         self.asked_for_calls = 0;
         let steps = self.request_steps();
+        if self.alternatives.is_some() {
+            self.choose_model();
+        }
         // Boxed, here and below: hardly any conversation fills a window.
         if self.may_need_room(&steps) {
             Box::pin(self.make_room(&steps)).await?;
@@ -744,11 +797,20 @@ impl<'r> CallScope<'r> {
             // Boxed: mostly a limit is the end.
             let reserved = if self.limited.reacts { Box::pin(self.admitted(&steps)).await? } else { None };
             let reply = self.sent(steps.clone(), reserved, false).await;
-            let Err(RunError::Model { error: ModelError::ContextTooLong(_), .. }) = &reply else { return reply };
-            if is_again || !Box::pin(self.learn_window(&steps)).await? {
-                return reply;
+            match &reply {
+                Err(RunError::Model { error: ModelError::ContextTooLong(_), .. }) => {
+                    if is_again || !Box::pin(self.learn_window(&steps)).await? {
+                        return reply;
+                    }
+                    is_again = true;
+                }
+                Err(RunError::Model { error, .. }) if self.alternatives.is_some() => {
+                    if !self.fall_back(error) {
+                        return reply.map_err(|error| self.after_all(error));
+                    }
+                }
+                Ok(_) | Err(_) => return reply,
             }
-            is_again = true;
         }
     }
 
@@ -759,6 +821,8 @@ impl<'r> CallScope<'r> {
         reserved: Option<Reservation<'r>>,
         is_last: bool,
     ) -> Result<Reply, RunError> {
+        // Boxed: hardly any agent's replies count again.
+        let cached = if is_last || self.cache.is_none() { None } else { self.cached_request().map(Box::new) };
         let Self {
             runtime,
             agent,
@@ -775,6 +839,7 @@ impl<'r> CallScope<'r> {
             events,
             parts,
             room,
+            alternatives,
             ..
         } = &mut *self;
         let (limited, history) = (*limited, room.sent(&frame.history));
@@ -788,13 +853,28 @@ impl<'r> CallScope<'r> {
             }
         };
         let telling = steps.telling(events);
+        let known = AtomicBool::new(false);
         let effect = async {
+            if let Some(reply) = cached.as_ref().and_then(|cached| cached.known(&telling)) {
+                known.store(true, Ordering::Relaxed);
+                return Ok(reply);
+            }
             let (price, ledger, run, account) = (price.as_deref(), &runtime.ledger, runtime.account, *account);
             let events = &*telling;
+            let prices = match alternatives {
+                Some(all) => {
+                    if let Some(switched) = all.switched.take() {
+                        events.send(|| switched);
+                    }
+                    all.prices.as_slice()
+                }
+                None => &[],
+            };
             let request = RequestContext {
                 agent,
                 model,
                 price,
+                prices,
                 opening,
                 limited,
                 ledger,
@@ -812,8 +892,11 @@ impl<'r> CallScope<'r> {
         let answered = telling.origin().cloned();
         drop(telling);
         self.answered = answered;
-        if reply.is_ok() {
+        if let Ok(reply) = &reply {
             self.heard.clear();
+            if let Some(cached) = cached.filter(|_| !known.into_inner()) {
+                self.note_reply(*cached, reply);
+            }
         }
         reply.map(|RecordedReply(reply)| reply).map_err(|unanswered| self.unanswered(unanswered, &steps))
     }
@@ -845,7 +928,8 @@ impl<'r> CallScope<'r> {
         }
         let chain =
             self.chain.get_or_insert_with(|| Chain::starting_with([&*self.agent.name, &*self.agent.instructions]));
-        let mut identity = Vec::new();
+        // Room for nearly every message.
+        let mut identity = Vec::with_capacity(4096);
         for message in &self.frame.history[chain.len()..] {
             identity.clear();
             write_identity(message, &mut identity);
@@ -970,6 +1054,8 @@ struct Turn {
     is_recorded: bool,
     /// What its message tells of the turn before.
     told: Option<String>,
+    /// What was said to it while it went on.
+    heard: Vec<String>,
     failures: Failures,
 }
 
@@ -985,6 +1071,7 @@ impl Turn {
             sources: Vec::new(),
             is_recorded: false,
             told: None,
+            heard: Vec::new(),
             failures: Failures::default(),
         }
     }

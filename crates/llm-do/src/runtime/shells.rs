@@ -6,9 +6,9 @@ use super::Runtime;
 use crate::event::{EventKind, Events};
 use crate::project::{AgentSpec, ToolsetUse};
 use crate::tools::Toolset;
-use crate::tools::approval::{Rule, Rules};
+use crate::tools::approval::{Rule, RulePlaces, Rules};
 use crate::tools::fence::FenceKind;
-use crate::tools::plane::OpenToolset;
+use crate::tools::plane::{OpenToolset, Precedence};
 use crate::tools::shell::{Shell, ShellPart, Surroundings};
 use crate::tools::source::{ShellConfig, ToolsetSource};
 
@@ -61,7 +61,8 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<ShellPart>, events: &Events)
     }
     let definition = Arc::new(parts.iter().map(|part| part.config.clone()).collect::<Vec<_>>());
     let shell = Shell::open(tool, parts, surroundings)?;
-    Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new(), file: None })
+    let (rules, places, precedence) = (Rules::new(), RulePlaces::default(), Precedence::Equal);
+    Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules, places, precedence })
 }
 
 fn part(used: &ToolsetUse) -> Option<(String, ShellPart)> {
@@ -81,7 +82,10 @@ fn config_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)
         ToolsetSource::Filesystem(_)
         | ToolsetSource::Mcp(_)
         | ToolsetSource::DynamicAgents(_)
+        | ToolsetSource::AskUser
+        | ToolsetSource::Skills(_)
         | ToolsetSource::Agent(_)
+        | ToolsetSource::Map(_)
         | ToolsetSource::Python(_)
         | ToolsetSource::Registered(_)
         | ToolsetSource::Open => None,

@@ -14,14 +14,18 @@ use crate::message::RawJson;
 use crate::project::{AgentSpec, Program, ToolsetUse, manifest};
 use crate::syntax::names;
 use crate::syntax::table::is_name;
+use crate::tools::Ending;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Rule, Rules, digest};
+use crate::tools::approval::{Rule, RulePlaces, Rules, digest};
+use crate::tools::ask_user::AskUserToolset;
 use crate::tools::filesystem::{FileBases, Filesystem};
 use crate::tools::function::{MadeToolset, OneTool, ToolsetContext};
-use crate::tools::mcp::McpTools;
-use crate::tools::plane::{self, OpenToolset};
+use crate::tools::map::MapTool;
+use crate::tools::mcp::{McpError, McpTools};
+use crate::tools::plane::{self, OpenToolset, Precedence};
 use crate::tools::python::{self, OpenPythonToolset as Made};
-use crate::tools::source::{ExportKind, PythonToolset, RegisteredSource, ToolsetSource, Variant};
+use crate::tools::skill::SkillToolset;
+use crate::tools::source::{ExportKind, MapConfig, PythonToolset, RegisteredSource, ToolsetSource, Variant};
 use crate::tools::variant::VariantToolset;
 use crate::tools::{ToolSpec, Toolset};
 
@@ -42,11 +46,22 @@ pub(super) enum ToolsetOpenError {
     },
     /// By the engine that records the run.
     Stopped(Stop),
+    /// It ends the run.
+    Ended(Ending),
 }
 
 impl From<Stop> for ToolsetOpenError {
     fn from(stop: Stop) -> Self {
         Self::Stopped(stop)
+    }
+}
+
+impl From<McpError> for ToolsetOpenError {
+    fn from(error: McpError) -> Self {
+        match error {
+            McpError::Failed(reason) => Self::Toolset(reason),
+            McpError::Login(needed) => Self::Ended(needed.into()),
+        }
     }
 }
 
@@ -101,8 +116,11 @@ fn uses(agent: &AgentSpec) -> impl Iterator<Item = (usize, &ToolsetUse)> {
 }
 
 /// Where the agent's rules for a toolset stand, if it has any.
-fn rules_file(agent: &AgentSpec, used: &ToolsetUse) -> Option<String> {
-    (!used.rules.is_empty()).then(|| agent.file.to_string_lossy().into_owned())
+fn rule_places(agent: &AgentSpec, used: &ToolsetUse) -> RulePlaces {
+    RulePlaces {
+        file: (!used.rules.is_empty()).then(|| agent.file.to_string_lossy().into_owned()),
+        elsewhere: used.rule_places.clone(),
+    }
 }
 
 fn is_served(used: &ToolsetUse) -> bool {
@@ -128,8 +146,8 @@ async fn open_servers(
         let toolset = Box::new(McpTools { server: runtime.servers().get(config), tools });
         let toolset = through_variants(&used.source, toolset)?;
         let (name, rules) = (used.name.clone(), used.rules.clone());
-        let file = rules_file(agent, used);
-        Ok((place, OpenToolset { name, definition, toolset, rules, file }))
+        let places = rule_places(agent, used);
+        Ok((place, OpenToolset { name, definition, toolset, rules, places, precedence: Precedence::Equal }))
     });
     join_all(opening).await
 }
@@ -185,14 +203,35 @@ async fn open_one(
     used: &ToolsetUse,
     events: &Events,
 ) -> Result<Option<OpenToolset>, String> {
-    let Some(toolset) = origin(runtime, agent, used.source.origin(), events).await? else { return Ok(None) };
+    let Some(LiveToolset { toolset, precedence }) = origin(runtime, agent, used.source.origin(), events).await? else {
+        return Ok(None);
+    };
     Ok(Some(OpenToolset {
         name: used.name.clone(),
         definition: Arc::<ToolsetSource>::clone(&used.source),
         toolset: through_variants(&used.source, toolset)?,
         rules: used.rules.clone(),
-        file: rules_file(agent, used),
+        places: rule_places(agent, used),
+        precedence,
     }))
+}
+
+/// A toolset without the variants over it.
+struct LiveToolset {
+    toolset: Box<dyn Toolset>,
+    precedence: Precedence,
+}
+
+impl<T: Toolset + 'static> From<T> for LiveToolset {
+    fn from(toolset: T) -> Self {
+        Self { toolset: Box::new(toolset), precedence: Precedence::Equal }
+    }
+}
+
+impl LiveToolset {
+    fn of(toolset: Box<dyn Toolset>) -> Self {
+        Self { toolset, precedence: Precedence::Equal }
+    }
 }
 
 async fn origin(
@@ -200,29 +239,36 @@ async fn origin(
     agent: &Arc<AgentSpec>,
     source: &ToolsetSource,
     events: &Events,
-) -> Result<Option<Box<dyn Toolset>>, String> {
+) -> Result<Option<LiveToolset>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => {
             let Program { root, shown_root, protected, .. } = runtime.program.as_ref();
             let directory = runtime.config.directory.clone();
             let bases = FileBases { project: root, shown_project: shown_root, directory };
-            Some(Box::new(Filesystem::open(config, &bases, protected)?))
+            let toolset = Box::new(Filesystem::open(config, &bases, protected)?);
+            Some(LiveToolset { toolset, precedence: Precedence::SearchGivesWay })
         }
         ToolsetSource::Agent(name) => {
             let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;
-            Some(Box::new(agent_tool(&runtime.program, &callee)))
+            Some(agent_tool(&runtime.program, &callee).into())
         }
+        ToolsetSource::Map(config) => Some(map_tool(&runtime.program, config)?.into()),
         ToolsetSource::DynamicAgents(names) => {
             let (program, creator) = (Arc::clone(&runtime.program), Arc::clone(agent));
             let defaults = runtime.config.creation_defaults.clone();
-            Some(Box::new(DynamicAgents { program, creator, names: *names, defaults }))
+            Some(DynamicAgents { program, creator, names: *names, defaults }.into())
+        }
+        ToolsetSource::AskUser => Some(AskUserToolset.into()),
+        ToolsetSource::Skills(directories) => {
+            let Program { root, protected, .. } = runtime.program.as_ref();
+            Some(SkillToolset::new(directories, root, protected).into())
         }
         ToolsetSource::Registered(registered) => {
             Box::pin(registered_toolset(runtime, agent, registered, events)).await?
         }
         ToolsetSource::Python(toolset) => Box::pin(python_toolset(runtime, agent, toolset, events)).await?,
         // Those of files are opened together, before this; one of Python's is alone.
-        ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
+        ToolsetSource::Shell(config) => Some(LiveToolset::of(shells::alone(runtime, &agent.name, config, events)?)),
         // Servers are opened apart from the rest.
         ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
     })
@@ -235,17 +281,17 @@ async fn python_toolset(
     agent: &Arc<AgentSpec>,
     toolset: &PythonToolset,
     events: &Events,
-) -> Result<Option<Box<dyn Toolset>>, String> {
+) -> Result<Option<LiveToolset>, String> {
     let Some(host) = &runtime.program.registry.python else { return Ok(None) };
     if toolset.exported == ExportKind::Tool {
         let tool = host.tools.get(&toolset.name).cloned();
-        return Ok(tool.map(|tool| Box::new(python::single(Arc::clone(host), tool)) as Box<dyn Toolset>));
+        return Ok(tool.map(|tool| python::single(Arc::clone(host), tool).into()));
     }
     let failed =
         |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
     let opening = ToolsetContext { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
     match python::open(Arc::clone(host), toolset.name.clone(), opening).await.map_err(failed)? {
-        Made::Tools(tools) => Ok(Some(tools)),
+        Made::Tools(tools) => Ok(Some(LiveToolset::of(tools))),
         Made::BuiltIn(built_in) => {
             let rules = built_in.rules();
             defined(runtime, agent, &toolset.name, &built_in.definition, rules, events).await.map_err(failed)
@@ -261,10 +307,13 @@ async fn defined(
     definition: &RawJson,
     rules: BTreeMap<String, Rule>,
     events: &Events,
-) -> Result<Option<Box<dyn Toolset>>, String> {
+) -> Result<Option<LiveToolset>, String> {
     let variant = manifest::defined_toolset(name, definition.get(), rules)?;
     let live = Box::pin(origin(runtime, agent, &variant.of, events)).await?;
-    Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
+    Ok(live.map(|LiveToolset { toolset: of, precedence }| LiveToolset {
+        toolset: Box::new(VariantToolset { variant: Arc::new(variant), of }),
+        precedence,
+    }))
 }
 
 /// The toolset as the variants over it show it. What they choose and rule is checked by linking where it is known then.
@@ -281,7 +330,10 @@ fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Result
         | ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
         | ToolsetSource::DynamicAgents(_)
+        | ToolsetSource::AskUser
+        | ToolsetSource::Skills(_)
         | ToolsetSource::Agent(_)
+        | ToolsetSource::Map(_)
         | ToolsetSource::Python(_)
         | ToolsetSource::Registered(_)
         | ToolsetSource::Open => Ok(toolset),
@@ -309,12 +361,12 @@ async fn registered_toolset(
     agent: &Arc<AgentSpec>,
     registered: &RegisteredSource,
     events: &Events,
-) -> Result<Option<Box<dyn Toolset>>, String> {
+) -> Result<Option<LiveToolset>, String> {
     let registry = &runtime.program.registry;
     let name = match registered {
         RegisteredSource::Tool(tool) => {
             let tool = registry.tools.get(tool.name.as_ref());
-            return Ok(tool.map(|tool| Box::new(OneTool(Arc::clone(tool))) as Box<dyn Toolset>));
+            return Ok(tool.map(|tool| OneTool(Arc::clone(tool)).into()));
         }
         RegisteredSource::Toolset(name) => name,
     };
@@ -322,21 +374,22 @@ async fn registered_toolset(
     let failed = |reason: String| format!("`{name}` cannot be opened: {reason}");
     let opening = ToolsetContext { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
     match factory(opening).await.map_err(failed)? {
-        MadeToolset::Live(toolset) => Ok(Some(toolset)),
+        MadeToolset::Live(toolset) => Ok(Some(LiveToolset::of(toolset))),
         MadeToolset::Defined { definition, rules } => {
             defined(runtime, agent, name, &definition, rules, events).await.map_err(failed)
         }
     }
 }
 
-/// The single tools of the project, for code that is no agent's.
+/// The single tools of the project, and its agents over lists, for code that is no agent's.
 pub(super) fn exported(program: &Program) -> Vec<OpenToolset> {
     let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
         name: name.clone(),
         definition: Arc::new(ToolsetSource::Registered(RegisteredSource::Tool(tool.declared()))),
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
-        file: None,
+        places: RulePlaces::default(),
+        precedence: Precedence::Equal,
     });
     let python = program.registry.python.iter().flat_map(|host| host.tools.values().map(move |tool| (host, tool)));
     let python = python.map(|(host, tool)| OpenToolset {
@@ -344,20 +397,36 @@ pub(super) fn exported(program: &Program) -> Vec<OpenToolset> {
         definition: Arc::new(format!("Python({})", tool.name)),
         toolset: Box::new(python::single(Arc::clone(host), tool.clone())),
         rules: Rules::new(),
-        file: None,
+        places: RulePlaces::default(),
+        precedence: Precedence::Equal,
     });
-    exported.chain(python).collect()
+    // Whoever names an agent that there is not was told so when it was linked.
+    let maps = program.maps.iter().filter_map(|config| {
+        let (definition, tool) = (Arc::new(ToolsetSource::Map(Arc::clone(config))), map_tool(program, config).ok()?);
+        let (rules, places, precedence) = (Rules::new(), RulePlaces::default(), Precedence::Equal);
+        Some(OpenToolset { name: config.name.clone(), definition, toolset: Box::new(tool), rules, places, precedence })
+    });
+    exported.chain(python).chain(maps).collect()
+}
+
+/// An agent over the items of a list.
+fn map_tool(program: &Program, config: &Arc<MapConfig>) -> Result<MapTool, String> {
+    let callee = program.agent(&config.agent).map_err(|error| error.to_string())?;
+    Ok(MapTool { config: Arc::clone(config), agent: agent_tool(program, &callee) })
 }
 
 /// An agent as its callers see it.
 pub(super) fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
     let policy = &program.policy;
     let exception = policy.agent_approval_overrides.get(&callee.name).copied().unwrap_or_default();
+    // Code asks unless the project says that it does not.
+    let stand_in = callee.stand_in.as_ref().filter(|stand_in| stand_in.mode.answers_by_code());
+    let code_asks = stand_in.is_some_and(|stand_in| stand_in.approval != Some(Rule::Allow));
     AgentTool {
         name: callee.name.clone(),
         description: callee.description.clone(),
         parameters: callee.input.schema().cloned(),
-        calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
+        calls_ask: code_asks || exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
         project_root: program.root.clone(),
         protected: program.protected.clone(),

@@ -54,6 +54,37 @@ impl RunTotals {
         self.state().spending.clone()
     }
 
+    /// Adds what another run took, without what of it was counted here before.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn add(&self, spending: &[AgentSpending], counted: &[AgentSpending]) {
+        let mut state = self.state();
+        for AgentSpending { agent, model, usage } in spending {
+            let before = counted.iter().find(|before| before.agent == *agent && before.model == *model);
+            let usage = before.map_or(*usage, |before| usage.minus(&before.usage));
+            // What takes no request takes nothing.
+            if usage.requests > 0 {
+                state.add_usage(NO_CALL, agent, model, &usage);
+            }
+        }
+    }
+
+    /// Adds what another run did not ask again.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn save(&self, saved: &Usage) {
+        if !saved.is_nothing() {
+            let mut state = self.state();
+            state.usage.saved = state.usage.saved.plus(saved);
+        }
+    }
+
+    /// Adds calls that were refused in another run.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn refuse(&self, refused: Vec<Refusal>) {
+        if !refused.is_empty() {
+            self.state().refused.extend(refused);
+        }
+    }
+
     /// The calls that were refused so far, in order.
     pub(crate) fn refused(&self) -> Vec<Refusal> {
         self.state().refused.clone()
@@ -89,8 +120,12 @@ impl RunTotals {
     }
 }
 
+/// Of what no call of this run took.
+#[cfg(feature = "front-end")]
+const NO_CALL: u64 = u64::MAX;
+
 impl Recorder for RunTotals {
-    fn record(&self, event: Event) {
+    fn record(&self, event: Event, _: Option<&str>) {
         let Event { agent, depth, call: id, kind, rank } = event;
         let mut state = self.state();
         match kind {
@@ -112,6 +147,7 @@ impl Recorder for RunTotals {
             EventKind::RequestFinished { model, usage, .. } | EventKind::RequestFailed { model, usage, .. } => {
                 state.add_usage(id, &agent, &model, &usage);
             }
+            EventKind::CacheHit { saved, .. } => state.usage.saved = state.usage.saved.plus(&saved),
             EventKind::ToolCalled { id: tool_call, tool, arguments, calls_as } => {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 let running = match calls_as {
@@ -153,6 +189,7 @@ impl Recorder for RunTotals {
             | EventKind::ApprovalAnswered { .. }
             | EventKind::RequestStarted { .. }
             | EventKind::RetryScheduled { .. }
+            | EventKind::ModelSwitched { .. }
             | EventKind::LimitApproached { .. }
             | EventKind::LimitReached { .. }
             | EventKind::ToolProgressed { .. }
@@ -248,7 +285,7 @@ mod tests {
     use crate::message::Finish;
 
     fn note(session: &RunTotals, call: u64, kind: EventKind) {
-        session.record(Event { agent: Arc::from("main"), depth: 0, call, kind, rank: 0 });
+        session.record(Event { agent: Arc::from("main"), depth: 0, call, kind, rank: 0 }, None);
     }
 
     fn request(session: &RunTotals, model: &str, input_tokens: u64, cost_usd: Option<f64>) {

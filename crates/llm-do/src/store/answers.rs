@@ -28,6 +28,8 @@ pub enum StoredDecision {
     ApproveToolForSession,
     /// With the arguments that the answer brings, which are judged again.
     Edited,
+    /// With the values that the answer brings, for the fields of a form.
+    Values,
     /// Not this call; the model reads the reason.
     Refuse,
 }
@@ -37,7 +39,7 @@ pub enum StoredDecision {
 pub struct StoredAnswer {
     /// What was decided.
     pub answer: StoredDecision,
-    /// The other arguments of [`StoredDecision::Edited`]; no other decision has any.
+    /// The other arguments of [`StoredDecision::Edited`], or the values of [`StoredDecision::Values`]; no other decision has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<RawJson>,
     /// Why it was refused.
@@ -59,6 +61,7 @@ impl StoredAnswer {
             Answer::CallForSession => (StoredDecision::ApproveCallForSession, None, None),
             Answer::ToolForSession => (StoredDecision::ApproveToolForSession, None, None),
             Answer::Edited(arguments) => (StoredDecision::Edited, Some(arguments.clone().in_one_line()), None),
+            Answer::Values(values) => (StoredDecision::Values, Some(values.clone().in_one_line()), None),
             Answer::Refuse { reason } => (StoredDecision::Refuse, None, reason.clone()),
             Answer::EndRun | Answer::Later => return None,
         };
@@ -72,6 +75,8 @@ impl StoredAnswer {
             (StoredDecision::ApproveCallForSession, _) => Answer::CallForSession,
             (StoredDecision::ApproveToolForSession, _) => Answer::ToolForSession,
             (StoredDecision::Edited, Some(arguments)) => Answer::Edited(arguments.clone()),
+            (StoredDecision::Values, Some(values)) => Answer::Values(values.clone()),
+            (StoredDecision::Values, None) => Answer::refuse("the values of the answer are missing"),
             (StoredDecision::Refuse, _) => Answer::Refuse { reason: self.reason.clone() },
             (StoredDecision::Edited, None) => Answer::refuse("the other arguments of the call are missing"),
         }
@@ -82,9 +87,9 @@ impl StoredAnswer {
         self.by.as_deref().unwrap_or("somebody")
     }
 
-    /// Only a decision about other arguments brings arguments.
+    /// Only a decision about other arguments, or values, brings some.
     fn is_consistent(&self) -> bool {
-        (self.answer == StoredDecision::Edited) == self.arguments.is_some()
+        matches!(self.answer, StoredDecision::Edited | StoredDecision::Values) == self.arguments.is_some()
     }
 }
 

@@ -123,7 +123,9 @@ mod tests {
     fn every_answer_that_stays_true_is_the_same_when_it_was_kept() {
         let edited = Answer::Edited(RawJson::parse("{\"a\":1}").unwrap());
         let unexplained = Answer::Refuse { reason: None };
-        for answer in [Answer::Once, Answer::CallForSession, Answer::ToolForSession, edited, unexplained, refusal("x")]
+        let values = Answer::Values(RawJson::parse("{\"a\":1}").unwrap());
+        for answer in
+            [Answer::Once, Answer::CallForSession, Answer::ToolForSession, edited, values, unexplained, refusal("x")]
         {
             assert_eq!(StoredAnswer::of(&answer, "me").unwrap().answer(), answer);
         }

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use super::items::ItemName;
 use crate::journal::digest::{digest, hex};
 use crate::journal::run_id;
 
@@ -234,6 +235,16 @@ impl StoreLayout {
         self.in_run(id, "blobs")
     }
 
+    /// The directory of the records of a run's items.
+    pub fn items(&self, id: &RunId) -> PathBuf {
+        self.in_run(id, "items")
+    }
+
+    /// The record of one item.
+    pub fn item(&self, id: &RunId, name: &ItemName) -> PathBuf {
+        self.items(id).join(name.as_str())
+    }
+
     /// The directory of the answers to a run's questions.
     pub fn answers(&self, id: &RunId) -> PathBuf {
         self.in_run(id, "answers")
@@ -331,6 +342,8 @@ mod tests {
             (layout.index_lock(), "/s/runs/index.lock".to_owned()),
             (layout.journal(&id), format!("/s/runs/{ID}/journal")),
             (layout.blobs(&id), format!("/s/runs/{ID}/blobs")),
+            (layout.items(&id), format!("/s/runs/{ID}/items")),
+            (layout.item(&id, &ItemName::new(&digest, 3)), format!("/s/runs/{ID}/items/{digest}.3")),
             (layout.answers(&id), format!("/s/runs/{ID}/answers")),
             (layout.cancel(&id), format!("/s/runs/{ID}/cancel")),
             (layout.once(&digest), format!("/s/once/{digest}")),

@@ -7,10 +7,12 @@
 pub mod answers;
 pub mod budget;
 pub mod bundle;
+pub mod cache;
 pub mod costs;
 pub mod desk;
 mod files;
 pub mod index;
+pub mod items;
 pub mod layout;
 pub mod period;
 #[cfg(test)]

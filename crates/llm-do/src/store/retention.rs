@@ -169,8 +169,9 @@ fn measure(
         // The list may say that a run is done which another process has gone on with since, and which waits now.
         let is_behind = journal.modified().map_or(0, milliseconds) > ended.saturating_add(SKEW);
         let state = if is_behind { RunState::Waits } else { state };
-        let run =
-            KeptRun { id, state, bytes: journal.len().saturating_add(size_of(&store.layout().blobs(&id))), ended };
+        let beside = [store.layout().blobs(&id), store.layout().items(&id)].map(|directory| size_of(&directory));
+        let bytes = beside.into_iter().fold(journal.len(), u64::saturating_add);
+        let run = KeptRun { id, state, bytes, ended };
         so_far.bytes = so_far.bytes.saturating_add(run.bytes);
         runs.push(run);
     }

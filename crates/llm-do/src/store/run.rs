@@ -223,9 +223,10 @@ impl RunStore {
             .map(drop)
     }
 
-    /// Whether it was asked to end its turn.
-    pub fn is_cancel_requested(&self, id: &RunId) -> bool {
-        fs::symlink_metadata(self.layout.cancel(id)).is_ok_and(|found| found.is_file())
+    /// Whether it was asked to end its turn, each time that this is called.
+    pub fn cancel_request(&self, id: &RunId) -> impl Fn() -> bool + Send + Sync + use<> {
+        let place = self.layout.cancel(id);
+        move || fs::symlink_metadata(&place).is_ok_and(|found| found.is_file())
     }
 
     /// Says that it was heard.
@@ -454,16 +455,17 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let store = store(state.path());
         let id = store.create().unwrap();
-        assert!(!store.is_cancel_requested(&id));
+        let is_requested = store.cancel_request(&id);
+        assert!(!is_requested());
         store.clear_cancel(&id).unwrap();
         store.request_cancel(&id).unwrap();
         store.request_cancel(&id).unwrap();
-        assert!(store.is_cancel_requested(&id));
+        assert!(is_requested());
         store.clear_cancel(&id).unwrap();
-        assert!(!store.is_cancel_requested(&id));
+        assert!(!is_requested());
         assert!(store.request_cancel(&RunId::new(1, 1)).is_err(), "there is no such run");
         fs::create_dir(store.layout.cancel(&id)).unwrap();
-        assert!(!store.is_cancel_requested(&id), "what nobody could take back is no request");
+        assert!(!is_requested(), "what nobody could take back is no request");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::costs::CostLine;
 use super::index::{IndexLine, IndexText, RunKind, RunState};
+use super::items::ItemTally;
 use super::layout::{RunId, now};
 use super::period::{CalendarDay, LocalZone};
 use super::run::RunStore;
@@ -75,6 +76,15 @@ impl RunSummary {
         }
     }
 
+    /// The same of a run that has items: what they took is what it took, and each answer counts as a turn.
+    #[must_use]
+    pub fn with_items(self, tally: &ItemTally) -> Self {
+        let requests = tally.requests.clone();
+        let usage = requests.iter().fold(Usage::default(), |sum, request| sum.plus(&request.usage));
+        let entry = tally.agent.clone().unwrap_or_default();
+        Self { at: self.at.max(tally.at), entry, turns: tally.answered, usage, requests, ..self }
+    }
+
     /// Its line in the list.
     pub(crate) fn line(&self, id: RunId, project: &str) -> IndexLine<'static> {
         IndexLine {
@@ -130,7 +140,7 @@ fn is_inherited(contents: &JournalContents, request: &RecordedRequest) -> bool {
 fn left(contents: &JournalContents, turns: &[(u64, bool)]) -> RunState {
     // An answer that is recorded is one, also if the process was killed before it could say that it is done.
     let is_answered =
-        contents.identity.kind == RunKind::Run && turns.last().is_some_and(|(_, is_finished)| *is_finished);
+        contents.identity.kind.has_one_turn() && turns.last().is_some_and(|(_, is_finished)| *is_finished);
     match contents.ended().map(|end| end.state) {
         Some(EndState::Done) => RunState::Done,
         Some(EndState::Waits) => RunState::Waits,
@@ -163,6 +173,21 @@ impl RunStore {
         read_with(&self.layout().journal(id), self.key(), Some(&self.blobs(id)))
     }
 
+    /// What a run has come to, whose journal says this, with its items if it has some.
+    pub fn summary(&self, id: &RunId, contents: &JournalContents, journal_use: JournalUse) -> RunSummary {
+        let summary = RunSummary::of(contents, journal_use);
+        match summary.kind {
+            RunKind::Map => summary.with_items(&self.tally(id).unwrap_or_default()),
+            RunKind::Run
+            | RunKind::Chat
+            | RunKind::Scope
+            | RunKind::V1
+            | RunKind::Mcp
+            | RunKind::Acp
+            | RunKind::Other => summary,
+        }
+    }
+
     /// The list of runs as it is now. One that is missing or late is made anew from the journals; what cannot be written
     /// is made up for by the next one who looks.
     pub fn listed(&self, project_of: ProjectLookup<'_>) -> io::Result<IndexText> {
@@ -188,7 +213,7 @@ impl RunStore {
         let journal_use = if self.is_running(id).unwrap_or(false) { JournalUse::Locked } else { JournalUse::Free };
         match self.read_journal(id) {
             Ok(contents) => {
-                let (summary, project) = (RunSummary::of(&contents, journal_use), project_of(&contents));
+                let (summary, project) = (self.summary(id, &contents, journal_use), project_of(&contents));
                 // A process that died could not say what it had cost; saying it twice does no harm.
                 if summary.state == RunState::Died {
                     let _ = self.costs().append(&summary.costs(*id, &project));
@@ -220,7 +245,7 @@ impl RunStore {
         let lock = self.lock_journal(id).ok()?;
         let line = match self.read_journal(id) {
             Ok(contents) => {
-                let (summary, project) = (RunSummary::of(&contents, JournalUse::Free), project_of(&contents));
+                let (summary, project) = (self.summary(id, &contents, JournalUse::Free), project_of(&contents));
                 // Both are written again by whoever looks next, if they cannot be written now.
                 let _ = self.costs().append(&summary.costs(*id, &project));
                 summary.line(*id, &project)
@@ -245,7 +270,7 @@ impl RunStore {
         let settings = JournalSettings { by, key: self.key().cloned(), blobs, ..JournalSettings::default() };
         let path = self.layout().journal(id);
         let open = OpenJournal::open_with(&path, settings)?;
-        let line = RunSummary::of(open.contents(), JournalUse::Free).line(*id, &project_of(open.contents()));
+        let line = self.summary(id, open.contents(), JournalUse::Free).line(*id, &project_of(open.contents()));
         open.leave(EndState::Stopped, reason)?;
         let line = IndexLine { state: RunState::Stopped, waits: None, at: now(), ..line };
         self.index().append(&line).map_err(|error| JournalError::Io { path, error })

@@ -86,6 +86,8 @@ pub enum ClaimSubject {
     Command { words: Vec<String>, remark: String },
     /// A Python file, from the file that names it.
     Python(String),
+    /// A Python file, from the file that names it, whose code runs behind a fence that nothing opens.
+    StandIn(String),
     /// A Python module by its name, of the project or installed.
     Module(String),
     /// A script of a model, from the file that names it.

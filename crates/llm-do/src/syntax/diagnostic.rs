@@ -10,7 +10,7 @@ use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 
 use super::names;
-use crate::escape::{is_deceptive, visible};
+use crate::escape::{deceives, visible};
 use crate::remedy::{Remedy, Wording};
 
 /// A reader has no use for more mistakes than these; the rest is counted.
@@ -138,7 +138,6 @@ impl Diagnostic {
     }
 
     /// The same for what is probably a mistake, and keeps nothing from being run.
-    #[cfg(feature = "front-end")]
     pub(crate) fn warning(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(place, fact) }
     }
@@ -415,10 +414,18 @@ impl Report {
             let place = format!("{label} at {}:{}:{}", shown.path, shown.number, shown.column);
             group = group.element(Level::NOTE.message(place));
         }
-        if let Some(hint) = diagnostic.hint_words(self.wording) {
-            group = group.element(Level::HELP.with_name("hint").message(hint));
+        let hint = Level::HELP.with_name("hint");
+        match (diagnostic.hint_words(self.wording), &diagnostic.place) {
+            (None, _) => renderer.render(&[group]),
+            // Without a place there is no margin that it could stand in.
+            (Some(words), DiagnosticPlace::Outside) => {
+                let words = hint.primary_title(words).elements(None::<Origin<'_>>);
+                format!("{}\n{}", renderer.render(&[group]), renderer.render(&[words]))
+            }
+            (Some(words), DiagnosticPlace::Path(_) | DiagnosticPlace::At(_)) => {
+                renderer.render(&[group.element(hint.message(words))])
+            }
         }
-        renderer.render(&[group])
     }
 
     fn show(&self, span: Span) -> SourceExcerpt {
@@ -468,7 +475,7 @@ fn harmless_words(words: String) -> String {
 
 /// One character for one character, so that columns stay true.
 fn harmless(line: &str) -> String {
-    line.chars().map(|c| if c != '\t' && is_deceptive(c) { '\u{fffd}' } else { c }).collect()
+    line.chars().map(|c| if c != '\t' && deceives(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// The line that holds a position.
@@ -530,7 +537,7 @@ error: unknown key `toolset`
     fn a_source_line_cannot_paint_over_the_report() {
         let text = "na\u{1b}[2Jme: \u{202e}x\u{9b}\u{200b}";
         let shown = report(text, 0..2, "bad \u{1b}[31m name").to_string();
-        assert!(!shown.chars().any(|c| c != '\n' && is_deceptive(c)), "{shown:?}");
+        assert!(!shown.chars().any(|c| c != '\n' && deceives(c)), "{shown:?}");
         assert!(shown.contains("bad \\u{1b}[31m name"), "{shown}");
     }
 

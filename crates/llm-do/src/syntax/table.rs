@@ -123,6 +123,9 @@ pub(crate) enum Shape {
     AnyOf(&'static [Shape]),
     /// Any mapping, kept as JSON.
     JsonObject,
+    /// Any value; of the formats that only front ends read.
+    #[cfg_attr(not(feature = "front-end"), expect(dead_code, reason = "cases of tests, which only front ends read"))]
+    Any,
 }
 
 /// Whether a list may have the same text twice.
@@ -279,7 +282,8 @@ impl Shape {
             }
             (Self::AnyText, NodeKind::Text(_))
             | (Self::Bool, NodeKind::Bool(_))
-            | (Self::JsonObject, NodeKind::Map(_)) => None,
+            | (Self::JsonObject, NodeKind::Map(_))
+            | (Self::Any, _) => None,
             (Self::Constant(constant), NodeKind::Integer(value)) if value == constant => None,
             (Self::Constant(constant), _) => {
                 Some(Diagnostic::error(node.span, format!("this program reads {} {constant}", reading.key)))
@@ -352,6 +356,7 @@ impl Shape {
             Self::List { .. } => matches!(kind, NodeKind::List(_)),
             Self::Map { .. } | Self::Object(_) | Self::JsonObject => matches!(kind, NodeKind::Map(_)),
             Self::AnyOf(shapes) => shapes.iter().any(|shape| shape.is_for(kind)),
+            Self::Any => true,
         }
     }
 
@@ -377,6 +382,7 @@ impl Shape {
             Self::Number { min, min_included: true, .. } => format!("a number of at least {min}"),
             Self::Number { min, .. } => format!("a number greater than {min}"),
             Self::OneOf(words) | Self::OneOfBut { words, .. } => format!("one of `{}`", words.join("`, `")),
+            Self::Any => "a value".into(),
             Self::List { of, .. } => format!("a list ({} each)", of.describe(language)),
             Self::Map { .. } | Self::Object(_) | Self::JsonObject => language.mapping().into(),
             Self::AnyOf(shapes) => shapes.iter().map(|shape| shape.describe(language)).collect::<Vec<_>>().join(" or "),

@@ -3,6 +3,7 @@
 
 mod answer;
 pub(crate) mod decide;
+mod form;
 mod gate;
 mod grants;
 mod judgement;
@@ -26,6 +27,8 @@ pub use answer::{
 };
 #[cfg(feature = "front-end")]
 pub use decide::{CallOutlook, DecidedBy, JudgingStep};
+pub use form::{FieldType, Form, FormField};
+pub(crate) use form::{FormAnswer, check_kind};
 pub use gate::{Candidate, Gate, GateOutcome, GatePassage, MOST_OPEN_QUESTIONS, RefusedBy};
 #[cfg(feature = "front-end")]
 pub use grants::SessionGrant;
@@ -35,9 +38,9 @@ pub(crate) use raise::LimitRaise;
 #[cfg(not(feature = "front-end"))]
 pub(crate) use raise::RAISE_LIMIT;
 #[cfg(feature = "front-end")]
-pub use raise::{RAISE_LIMIT, answer_by_values, check_edited_raise};
-pub(crate) use rule::strictest;
+pub use raise::{RAISE_LIMIT, check_edited_raise};
 pub use rule::{PlacedRule, Rule, Rules, Voices};
+pub(crate) use rule::{RulePlaces, strictest};
 #[cfg(feature = "front-end")]
 pub use trial::Trials;
 pub use verdict::{CommandVerdict, Coverage, DeclaredVerdict, Memory, Question, Verdict, VerdictKind};

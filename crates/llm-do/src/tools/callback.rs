@@ -127,6 +127,9 @@ pub struct CallView<'a, M> {
     messages: Option<M>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attachments: Vec<Value>,
+    /// What its code hands on to whoever works for it, as W3C Trace Context writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
 }
 
 impl<'a, M> CallView<'a, M> {
@@ -141,6 +144,7 @@ impl<'a, M> CallView<'a, M> {
             prompt: full.then(|| Content::shown(cx.input)),
             messages: full.then(|| messages(cx.messages)),
             attachments: if full { files(cx) } else { Vec::new() },
+            traceparent: cx.traceparent(),
         }
     }
 }

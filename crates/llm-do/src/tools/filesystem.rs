@@ -4,6 +4,7 @@ mod change;
 mod difference;
 mod listing;
 mod root;
+mod search;
 mod text;
 pub(super) mod walk;
 
@@ -30,6 +31,7 @@ use crate::message::{Content, RawJson};
 use change::{Change, ChangeRequest, Unchangeable};
 use listing::FileListing;
 use root::{Root, Spot};
+use search::FileSearch;
 
 pub use root::FileBases;
 use text::Replacement;
@@ -92,6 +94,32 @@ struct ListFiles {
     /// A glob: `*` within a directory, `**` across
     #[serde(default = "default_pattern")]
     pattern: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchFiles {
+    /// A regular expression, held against each line; `(?i)` at its start: in any case
+    pattern: String,
+    /// The directory to search, or one file
+    #[serde(default = "default_path")]
+    path: String,
+    /// Which files, relative to `path`; without `/` by name, at any depth
+    #[serde(default = "default_pattern")]
+    glob: String,
+    /// The pattern is plain text
+    #[serde(default)]
+    literal: bool,
+    /// How many lines before and after each match
+    #[serde(default)]
+    context: u64,
+    /// How many matching lines at most
+    #[serde(default = "default_max_lines")]
+    max: u64,
+}
+
+fn default_max_lines() -> u64 {
+    100
 }
 
 fn default_path() -> String {
@@ -253,7 +281,7 @@ impl Describing {
     fn of(self, root: &Root, spot: &Spot) -> Option<CallSubject> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         match self {
-            Self::Subject => Some(CallSubject::File { name: text(&spot.name), root: text(&root.on_disk()) }),
+            Self::Subject => Some(CallSubject::File { name: text(&spot.name), root: text(root.on_disk()) }),
             Self::Nothing => None,
         }
     }
@@ -310,10 +338,10 @@ impl Filesystem {
         Some(about(self.secret(root, &arguments.path, &spot).map_or(Verdict::Allow, Verdict::AskAnyway)))
     }
 
-    /// Nothing is asked before files are listed.
-    fn judge_listing(&self, arguments: &ListFiles, describing: Describing) -> Judgement {
+    /// Nothing is asked before files are listed or searched: what would ask is left out.
+    fn judge_looking(&self, path: &str, describing: Describing) -> Judgement {
         let found = || {
-            let (root, beneath) = self.locate(&arguments.path).ok()?;
+            let (root, beneath) = self.locate(path).ok()?;
             describing.of(root, &root.find(&beneath).ok()?)
         };
         let about = if describing == Describing::Subject { found() } else { None };
@@ -347,24 +375,51 @@ impl Filesystem {
     }
 
     fn list(&self, arguments: &ListFiles) -> Result<String, String> {
-        let (path, pattern) = (&arguments.path, &arguments.pattern);
-        if self.has_named_roots() && Path::new(path).components().all(|part| part == Component::CurDir) {
-            let mut listing = FileListing::new(Path::new(""), pattern)?;
+        let ListFiles { path, pattern } = arguments;
+        let mut listing = FileListing::new(&self.start(path)?, pattern)?;
+        self.look(path, &mut |root, beneath, prefix| listing.add(root, beneath, prefix))?;
+        Ok(listing.text())
+    }
+
+    fn search(&self, arguments: &SearchFiles, cancellation: &CancellationToken) -> Result<String, String> {
+        let start = self.start(&arguments.path)?;
+        let mut search = FileSearch::new(&start, arguments, &self.protected, cancellation)?;
+        self.look(&arguments.path, &mut |root, beneath, prefix| search.add(root, beneath, prefix))?;
+        Ok(search.text())
+    }
+
+    /// Whether a path means all roots together.
+    fn is_everything(&self, path: &str) -> bool {
+        self.has_named_roots() && Path::new(path).components().all(|part| part == Component::CurDir)
+    }
+
+    /// The path beneath the root that it is in.
+    fn start(&self, path: &str) -> Result<PathBuf, String> {
+        if self.is_everything(path) { Ok(PathBuf::new()) } else { Ok(self.locate(path)?.1) }
+    }
+
+    /// Looks beneath a path: in one root, or in all that have a name. What looks is told the root, the path beneath it, and
+    /// what stands before its paths.
+    fn look(
+        &self,
+        path: &str,
+        looks: &mut dyn FnMut(&Root, &Path, &Path) -> Result<(), FileOpenError>,
+    ) -> Result<(), String> {
+        if self.is_everything(path) {
             for root in self.roots.iter().filter(|root| root.refusal().is_none()) {
-                match listing.add(root, Path::new(""), Path::new(&root.name)) {
+                match looks(root, Path::new(""), Path::new(&root.name)) {
                     Ok(()) | Err(FileOpenError::Missing) => {}
                     Err(error) => return Err(self.explain(root, &root.name, &error)),
                 }
             }
-            return Ok(listing.text());
+            return Ok(());
         }
         let (root, beneath) = self.locate(path)?;
-        let mut listing = FileListing::new(&beneath, pattern)?;
-        match listing.add(root, &beneath, Path::new("")) {
+        match looks(root, &beneath, Path::new("")) {
             // A root that does not exist yet, because nothing was written to it.
-            Err(FileOpenError::Missing) if beneath.as_os_str().is_empty() => Ok(listing.text()),
+            Err(FileOpenError::Missing) if beneath.as_os_str().is_empty() => Ok(()),
             Err(error) => Err(self.explain(root, path, &error)),
-            Ok(()) => Ok(listing.text()),
+            Ok(()) => Ok(()),
         }
     }
 }
@@ -444,9 +499,11 @@ impl Filesystem {
         let here = include_str!("filesystem/here.md").trim().replace("{roots}", &roots.join("; "));
         let described = |text: &str| format!("{} {here}", text.trim());
         let (read, list) = (include_str!("filesystem/read_file.md"), include_str!("filesystem/list_files.md"));
+        let search = include_str!("filesystem/search_files.md");
         let mut specs = vec![
             spec::<ReadFile>("read_file", &described(read), Repeat::Repeatable),
             spec::<ListFiles>("list_files", &described(list), Repeat::Repeatable),
+            spec::<SearchFiles>("search_files", &described(search), Repeat::Repeatable),
         ];
         if self.can_write() {
             let (write, edit) = (include_str!("filesystem/write_file.md"), include_str!("filesystem/edit_file.md"));
@@ -488,7 +545,8 @@ impl Filesystem {
                 let judged = self.judge_read(&parse(arguments)?, SearchDepth::ForOtherNames, describing);
                 Ok(judged.unwrap_or(Verdict::Allow.into()))
             }
-            "list_files" => Ok(self.judge_listing(&parse(arguments)?, describing)),
+            "list_files" => Ok(self.judge_looking(&parse::<ListFiles>(arguments)?.path, describing)),
+            "search_files" => Ok(self.judge_looking(&parse::<SearchFiles>(arguments)?.path, describing)),
             _ => {
                 let (change, _) = self.change(tool, arguments)?;
                 Ok(Judgement::from(change.verdict()?).about(describing.of(change.root, &change.spot)))
@@ -511,7 +569,7 @@ impl Toolset for Filesystem {
         let describing = if cx.wants_subject() { Describing::Subject } else { Describing::Nothing };
         Box::pin(async move {
             match tool {
-                "list_files" => return Ok(self.judge_listing(&parse(arguments)?, describing)),
+                "list_files" | "search_files" => return self.judgement(tool, arguments, describing),
                 // Most files have one name, and for those a look at the file itself decides.
                 "read_file" => {
                     if let Some(judged) = self.judge_read(&parse(arguments)?, SearchDepth::AtTheFile, describing) {
@@ -559,6 +617,11 @@ impl Filesystem {
             "list_files" => {
                 let arguments = parse(call.arguments());
                 arguments.and_then(|arguments: ListFiles| self.list(&arguments)).map_err(ToolError::Failed)
+            }
+            "search_files" => {
+                let arguments = parse(call.arguments());
+                let searched = |arguments: SearchFiles| self.search(&arguments, cancellation);
+                arguments.and_then(searched).map_err(ToolError::Failed)
             }
             _ => self.write(call),
         }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::approval::{DeclaredVerdict, Judgement, PermittedCall, Question, Rule, Verdict};
 use super::misfit::parse;
+use super::python::stand_in::StandInHost;
 use super::python::{PythonHost, RenderedPart};
 use super::{CallContext, Capabilities, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
@@ -332,6 +333,8 @@ pub struct Registry {
     pub inputs: BTreeMap<String, InputRenderer>,
     /// The interpreter that has imported the project's Python files.
     pub python: Option<Arc<PythonHost>>,
+    /// Where code lives that answers in the place of agents.
+    pub(crate) stand_ins: Option<Arc<StandInHost>>,
 }
 
 impl fmt::Debug for Registry {

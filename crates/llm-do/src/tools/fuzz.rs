@@ -16,7 +16,7 @@ use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{ToolSpec, Toolset, mcp};
 use crate::beneath::{self, Identity};
-use crate::escape::is_deceptive;
+use crate::escape::deceives;
 use crate::message::{Arguments, Content, RawJson};
 use crate::syntax::table::is_name;
 
@@ -104,7 +104,7 @@ pub fn server(bytes: &[u8]) {
 /// Checks the length and the characters of a text. Each character may have become ten where it was made visible.
 fn check_words(text: &str, longest: usize) {
     assert!(text.chars().count() <= longest * 10, "{} characters", text.len());
-    assert!(text.chars().all(|c| c == '\n' || !is_deceptive(c)), "{text:?}");
+    assert!(text.chars().all(|c| c == '\n' || !deceives(c)), "{text:?}");
 }
 
 fn check_content(read: &Result<Vec<Content>, String>) {

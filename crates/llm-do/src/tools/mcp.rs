@@ -6,12 +6,21 @@
 
 pub(super) mod bounded;
 mod client;
+mod era;
 mod http;
+#[cfg_attr(not(feature = "front-end"), allow(dead_code, reason = "a person logs in where there is a front end"))]
+pub(crate) mod oauth;
 pub(super) mod protocol;
+mod question;
 pub(super) mod result;
+mod rounds;
 mod server;
 mod toolset;
+#[cfg_attr(not(feature = "front-end"), allow(dead_code, reason = "a server's side of it is a front end's"))]
+pub mod wire;
 
+pub(crate) use client::McpError;
+pub(crate) use era::EraMemory;
 pub(crate) use protocol::McpTool;
 pub(crate) use server::{Server, ServerSpec};
 pub(crate) use toolset::McpTools;

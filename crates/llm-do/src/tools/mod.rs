@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub mod approval;
+pub(crate) mod ask_user;
 pub mod attachment;
 pub mod callback;
 pub mod fence;
@@ -10,6 +11,7 @@ pub mod function;
 #[doc(hidden)]
 #[cfg(any(test, feature = "internals"))]
 pub mod fuzz;
+pub(crate) mod map;
 pub(crate) mod mcp;
 pub(crate) mod misfit;
 pub mod plane;
@@ -21,12 +23,13 @@ mod repository;
 pub mod rpc;
 pub(crate) mod secret;
 pub mod shell;
+pub(crate) mod skill;
 pub mod source;
 pub(crate) mod variant;
 pub mod working_directory;
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -35,11 +38,12 @@ use serde::{Serialize, Serializer};
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
-use crate::event::{Events, TraceCall, UsageReport};
+use crate::event::{ANSWER_NEEDED, APPROVAL_NEEDED, Events, TraceCall, UsageReport};
 use crate::journal::call::CHANGED;
 use crate::journal::digest::digest;
 use crate::journal::{Steps, Stop};
 use crate::message::{Attachment, Content, Message, RawJson};
+use crate::telemetry::RunTelemetry;
 use agent::AgentTool;
 use approval::{DeclaredVerdict, Judgement, PendingQuestion, PermittedCall};
 use attachment::Reach;
@@ -159,7 +163,7 @@ impl ToolError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Ending {
     /// There was no approver for these calls, which wait for an answer.
-    #[error("approval is needed for {}", shown_pending(.0))]
+    #[error("{}", shown_pending(.0))]
     NeedsApproval(Vec<PendingQuestion>),
     /// A rule or the approval mode refused a call.
     #[error("`{tool}` of {} was refused: {reason}", .path.join(" › "))]
@@ -175,7 +179,7 @@ pub enum Ending {
     #[error("stopped: you answered q")]
     EndedByPerson,
     /// The whole run reached a limit.
-    #[error("the run reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
+    #[error("the run reached its limit `{limit}`: {}", shown_limit(limit, (*.used, *.allowed), *.needed))]
     Limit {
         /// The key of the limit.
         limit: String,
@@ -218,6 +222,16 @@ pub enum Ending {
         /// Why.
         reason: String,
     },
+    /// A server takes requests only from those who have logged in, and nobody has.
+    #[error("the MCP server `{server}` wants a login at {at}")]
+    NeedsLogin {
+        /// The name of its toolset.
+        server: String,
+        /// The authorization server.
+        at: String,
+        /// The directory of the project whose server it is.
+        project: PathBuf,
+    },
     /// The engine under the run gave no result.
     #[error(transparent)]
     Journal(#[from] Stop),
@@ -225,12 +239,18 @@ pub enum Ending {
 
 fn shown_pending(pending: &[PendingQuestion]) -> String {
     let calls = pending.iter().map(|call| format!("`{}` of {}", call.tool, call.path.join(" › ")));
-    calls.collect::<Vec<_>>().join(", ")
+    let needed = if pending.iter().any(|call| call.form.is_some()) { ANSWER_NEEDED } else { APPROVAL_NEEDED };
+    format!("{needed}{}", calls.collect::<Vec<_>>().join(", "))
 }
 
-/// What the next request needs, where that is more than what is left of a limit.
-pub(crate) fn shown_need(needed: Option<f64>) -> String {
-    needed.map(|needed| format!(", and the next request may take {needed:.4}")).unwrap_or_default()
+/// How much of a limit is used, and what the next request needs where that is more than what is left. Money is shown as money.
+pub(crate) fn shown_limit(limit: &str, (used, allowed): (f64, f64), needed: Option<f64>) -> String {
+    // As files, flags and events call it; the limits themselves are further up.
+    if limit == "max_cost_usd" {
+        return format!("{} of {}{}", dollars(used), dollars(allowed), shown_price(needed));
+    }
+    let needed = needed.map(|needed| format!(", and the next request may take {needed:.4}"));
+    format!("{used} of {allowed}{}", needed.unwrap_or_default())
 }
 
 fn shown_price(needed: Option<f64>) -> String {
@@ -238,7 +258,13 @@ fn shown_price(needed: Option<f64>) -> String {
 }
 
 fn dollars(usd: f64) -> String {
-    if usd < 1.0 { format!("${usd:.4}") } else { format!("${usd:.2}") }
+    if usd == 0.0 {
+        "$0".to_owned()
+    } else if usd < 1.0 {
+        format!("${usd:.4}")
+    } else {
+        format!("${usd:.2}")
+    }
 }
 
 /// How long a call of code or of a server may take, if nothing else is said.
@@ -333,6 +359,10 @@ impl Agents for NoAgents {
         UsageReport::default()
     }
 
+    fn telemetry(&self) -> Option<&RunTelemetry> {
+        None
+    }
+
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         Vec::new()
     }
@@ -375,7 +405,7 @@ impl CallContext<'_> {
     }
 
     /// Whether it is looked at what a call is about: the run is recorded, or lasting rules are in force.
-    pub fn wants_subject(&self) -> bool {
+    pub(crate) fn wants_subject(&self) -> bool {
         self.steps.is_recorded() || self.plane.has_rules()
     }
 
@@ -402,6 +432,17 @@ impl CallContext<'_> {
     /// Who calls: an agent, an entry function, or a tool in code.
     pub(crate) fn caller(&self) -> &str {
         self.path.last().map_or("", String::as_str)
+    }
+
+    /// The span of this call, as W3C Trace Context writes it, for whoever works for it elsewhere; nothing if the run is not
+    /// traced.
+    pub(crate) fn traceparent(&self) -> Option<String> {
+        self.agents.telemetry()?.handed_on(self.call, None).map(|parent| parent.to_string())
+    }
+
+    /// The same of the call of a tool of an MCP server, which speaks this version if that is known.
+    pub(crate) fn traceparent_of_mcp(&self, call: &PermittedCall, version: Option<&str>) -> Option<String> {
+        self.agents.telemetry()?.handed_to_mcp(self.call, call.id(), version).map(|parent| parent.to_string())
     }
 
     /// The files that the caller was given in this turn.
@@ -495,6 +536,9 @@ pub trait Agents: Send + Sync {
 
     /// The finished calls of the run, each with the calls it made, then every open call as far as it is.
     fn trace(&self) -> Vec<Arc<TraceCall>>;
+
+    /// Who makes spans of the run, if anybody does.
+    fn telemetry(&self) -> Option<&RunTelemetry>;
 }
 
 /// What a tool can do in the worst case.

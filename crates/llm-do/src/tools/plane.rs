@@ -14,16 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::AgentTool;
 use super::approval::{
-    Approvals, Gate, JudgementRecord, MOST_OPEN_QUESTIONS, Permission, Rules, UnshownCall, canonical, digest,
+    Approvals, Candidate, FormAnswer, Gate, GateOutcome, JudgementRecord, MOST_OPEN_QUESTIONS, PendingQuestion,
+    Permission, Question, RulePlaces, Rules, Ruling, UnshownCall, canonical, digest,
 };
-use super::source::{AgentToolNames, ToolsetSource};
+use super::source::{AgentToolNames, SEARCH_FILES, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
 use crate::BoxFuture;
 use crate::event::{Derivation, EventKind, Events, LogPart, Renaming, StepOrigin, ToolReturn};
 use crate::journal::call::{
     CallOutcome, CallRecord, GivenResult, SaidBeneath, called, cut_text, is_of_reply, request_of, returned,
 };
-use crate::journal::{StepDescription, StepKind, StepRecord, Steps};
+use crate::journal::{StepDescription, StepKind, StepRecord, Steps, Suspension};
 use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
 use crate::redact::Redactor;
 use crate::stack;
@@ -40,8 +41,31 @@ pub struct OpenToolset {
     pub definition: Arc<dyn ToolsetIdentity>,
     pub toolset: Box<dyn Toolset>,
     pub rules: Rules,
-    /// The file of the agent, in which these rules stand.
-    pub file: Option<String>,
+    /// Where these rules stand.
+    pub(crate) places: RulePlaces,
+    pub(crate) precedence: Precedence,
+}
+
+/// What becomes of tools whose name another toolset has as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precedence {
+    /// That is a mistake.
+    Equal,
+    /// Its `search_files` is there unless the project has one of its own.
+    SearchGivesWay,
+}
+
+impl OpenToolset {
+    /// Its tools, without the one that gives way to another toolset.
+    fn specs(&self, others: &[Self]) -> Vec<ToolSpec> {
+        let mut specs = self.toolset.specs();
+        if self.precedence == Precedence::SearchGivesWay {
+            let firm = || others.iter().filter(|other| other.precedence == Precedence::Equal);
+            let is_taken = |name: &str| firm().any(|other| other.toolset.specs().iter().any(|spec| spec.name == name));
+            specs.retain(|spec| !spec.name.ends_with(SEARCH_FILES) || !is_taken(&spec.name));
+        }
+        specs
+    }
 }
 
 /// All tools of one call.
@@ -164,7 +188,7 @@ impl ToolPlane {
 
     /// In the order of the agent's file.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.open.iter().flat_map(|opened| opened.toolset.specs()).collect()
+        self.open.iter().flat_map(|opened| opened.specs(&self.open)).collect()
     }
 
     /// Code that ran into something that ends the run does not go on, whatever it makes of the error.
@@ -236,11 +260,42 @@ impl ToolPlane {
             return self.call_by_name(&name, input, cx).await;
         }
         let definition = Arc::new(ToolsetSource::Agent(name.clone()));
-        let alone =
-            OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new(), file: None };
+        let alone = OpenToolset {
+            name: name.clone(),
+            definition,
+            toolset: Box::new(tool),
+            rules: Rules::new(),
+            places: RulePlaces::default(),
+            precedence: Precedence::Equal,
+        };
         let (gate, refusals) = (Arc::clone(&self.gate), self.refusals);
         let plane = Self::open(vec![alone], gate, refusals, cx.events).await.map_err(ToolError::Failed)?;
         plane.call_by_name(&name, input, cx).await
+    }
+
+    /// What a person makes of a form that comes up while a call runs; `None` if nobody is there, and nobody could come back to
+    /// the call. The question is a step beneath this place.
+    pub(super) async fn fill_in(
+        &self,
+        call: &InDoubt,
+        question: Question,
+        steps: &Steps,
+        cx: &CallContext<'_>,
+    ) -> Result<Option<FormAnswer>, Ending> {
+        let InDoubt { path, tool, arguments } = call;
+        let key = || steps.path().to_owned();
+        let candidate = Candidate { tool, arguments, toolset: &"", agent: cx.agent, path, key: &key };
+        // Its arguments are those of a call that runs already.
+        let judge = |_| async { Err("it runs already".to_owned()) };
+        let ruling = Ruling::for_a_person(question);
+        match self.gate.pass(candidate, ruling, judge, steps, cx.events).await?.outcome {
+            GateOutcome::Permitted(permission) => Ok(permission.into_form_answer()),
+            GateOutcome::Waits(pending) if steps.suspension() == Suspension::Possible => {
+                Err(Ending::NeedsApproval(vec![pending]))
+            }
+            GateOutcome::Waits(_) | GateOutcome::Refused { .. } => Ok(None),
+            GateOutcome::EndRun => Err(Ending::EndedByPerson),
+        }
     }
 
     /// What code met that ends the run, if it did.
@@ -369,7 +424,7 @@ impl ToolPlane {
         let node = slot.node(tool, &cx);
         let telling = cx.steps.telling(node.as_ref().map_or(cx.events, |node| &node.events));
         let origin = telling.origin().filter(|_| is_of_reply(cx.steps.path())).cloned();
-        slot.tell_called(call, &arguments, node.as_ref(), origin.as_ref(), cx.events);
+        slot.tell_called(call, &arguments, node.as_ref(), (telling.origin(), origin.as_ref()), cx.events);
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
         let (cx, node, events) = (&cx, node.as_ref(), &telling);
         let (judged, is_shown) = (decided.judged.as_deref(), slot.is_once() && edited.is_none());
@@ -399,7 +454,7 @@ impl ToolPlane {
         if let (Ok(_), Some(origin)) = (&ran, &decided.origin) {
             origin.settle(Renaming::default());
         }
-        slot.tell_returned(call, ran.as_ref(), origin.as_ref(), cx.events);
+        slot.tell_returned(call, ran.as_ref(), (telling.origin(), origin.as_ref()), cx.events);
         ran
     }
 
@@ -415,7 +470,7 @@ impl ToolPlane {
         let judged = decided.judged.as_deref();
         let described = || {
             let judged = judged.map(|judged| placed(judged, unshown(call, &cx)));
-            StepDescription::new(slot.step_kind(), &request_of(call)).judged(judged.as_ref())
+            StepDescription::new(slot.step_kind(), &request_of(call)).judged(judged.as_ref()).of_refusal()
         };
         let refused = CallRecord::refused(reason, decided.log);
         let refused = cx.steps.here(cx.events).step(described, |_| async move { Ok::<_, Ending>(refused) }).await?;
@@ -441,9 +496,10 @@ impl ToolPlane {
         let node = slot.node(&call.tool, &cx);
         let telling = cx.steps.telling(node.as_ref().map_or(cx.events, |node| &node.events));
         let origin = telling.origin().filter(|_| is_of_reply(cx.steps.path()));
-        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), node.as_ref(), origin, cx.events);
+        let told_of = (telling.origin(), origin);
+        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), node.as_ref(), told_of, cx.events);
         telling.settle(telling.replay(cx.steps.told(&told)?));
-        slot.tell_returned(call, Ok(&ran), origin, cx.events);
+        slot.tell_returned(call, Ok(&ran), (telling.origin(), origin), cx.events);
         Ok(ran)
     }
 
@@ -482,7 +538,7 @@ pub async fn close(open: Vec<OpenToolset>, events: &Events) {
 fn indexed(open: &[OpenToolset]) -> Result<Vec<(String, Slot)>, String> {
     let mut index = Vec::new();
     for (toolset, opened) in open.iter().enumerate() {
-        let specs = opened.toolset.specs();
+        let specs = opened.specs(open);
         index.reserve_exact(specs.len());
         for ToolSpec { name, kind, order, repeat, .. } in specs {
             index.push((name, Slot { toolset, kind, order, repeat }));
@@ -509,9 +565,14 @@ fn together(results: impl Iterator<Item = Result<(), Ending>>) -> Result<(), End
             Err(ending) => return Err(ending),
         }
     }
-    // The others are asked when these are answered and the run goes on.
-    waiting.truncate(MOST_OPEN_QUESTIONS);
-    if waiting.is_empty() { Ok(()) } else { Err(Ending::NeedsApproval(waiting)) }
+    all_waiting(waiting)
+}
+
+/// What the run waits for, if it waits for anything. Of very many questions the others are asked when these are answered and
+/// the run goes on.
+pub(super) fn all_waiting(mut questions: Vec<PendingQuestion>) -> Result<(), Ending> {
+    questions.truncate(MOST_OPEN_QUESTIONS);
+    if questions.is_empty() { Ok(()) } else { Err(Ending::NeedsApproval(questions)) }
 }
 
 impl Slot {
@@ -548,12 +609,16 @@ impl Slot {
         call: &ToolCall,
         arguments: &RawJson,
         node: Option<&CodeCaller>,
-        origin: Option<&Arc<StepOrigin>>,
+        (step, origin): (Option<&Arc<StepOrigin>>, Option<&Arc<StepOrigin>>),
         events: &Events,
     ) {
-        if self.kind != ToolKind::Agent {
-            let calls_as = node.map(|node| node.call);
-            events.send_of(origin, || Derivation::Called(calls_as), || called(call, arguments, calls_as));
+        if self.kind == ToolKind::Agent {
+            return;
+        }
+        let calls_as = node.map(|node| node.call);
+        match origin {
+            Some(_) => events.send_of(origin, || Derivation::Called(calls_as), || called(call, arguments, calls_as)),
+            None => events.send_at(step, || called(call, arguments, calls_as)),
         }
     }
 
@@ -566,12 +631,15 @@ impl Slot {
         &self,
         call: &ToolCall,
         ran: Result<&CallRecord, &Ending>,
-        origin: Option<&Arc<StepOrigin>>,
+        (step, origin): (Option<&Arc<StepOrigin>>, Option<&Arc<StepOrigin>>),
         events: &Events,
     ) {
         match ran {
             _ if self.kind == ToolKind::Agent => {}
-            Ok(ran) => events.send_of(origin, || Derivation::Returned, || returned(call, ran)),
+            Ok(ran) if origin.is_some() => {
+                events.send_of(origin, || Derivation::Returned, || returned(call, ran));
+            }
+            Ok(ran) => events.send_at(step, || returned(call, ran)),
             Err(ending) => events.send(|| {
                 let (id, tool, returned) = (call.id.clone(), call.tool.clone(), ToolReturn::Error(ending.to_string()));
                 EventKind::ToolReturned { id, tool, returned, duration_ms: 0 }

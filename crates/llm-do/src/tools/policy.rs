@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::approval::{CallSubject, PlacedRule, Rule, Voices};
+use super::source::reading_instead;
 use crate::message::RawJson;
 use pattern::{AgentPattern, ArgumentView, ArgumentsPattern, TextPattern, Unknown, WordsPattern};
 
@@ -116,7 +117,12 @@ impl LastingRule {
             Rule::Allow => agent.is_caller(call.path),
             Rule::Ask | Rule::Block => agent.is_on_the_way(call.path),
         });
-        self.tool.matches(call.tool) && is_agent && self.fits(view)
+        is_agent && ((self.tool.matches(call.tool) && self.fits(view)) || self.tightens_reading_of(call.tool))
+    }
+
+    /// Whether it tightens reading, of which searching is another way: it reads any files, whatever it is called with.
+    fn tightens_reading_of(&self, tool: &str) -> bool {
+        self.rule > Rule::Allow && reading_instead(tool).is_some_and(|reading| self.tool.matches(&reading))
     }
 
     fn fits(&self, view: &ArgumentView<'_>) -> bool {
@@ -190,8 +196,10 @@ impl LastingRules {
     /// Those that speak of a call.
     pub(crate) fn speaking_of<'a>(&'a self, call: RuledCall<'a>) -> impl Iterator<Item = &'a LastingRule> {
         let view = ArgumentView::new(call.arguments, call.subject, &self.project);
-        let named = self.by_tool.get(call.tool).map(Vec::as_slice).unwrap_or_default();
-        let candidates = named.iter().chain(&self.others).map(|index| self.rules[*index].as_ref());
+        let of = |tool: &str| self.by_tool.get(tool).map(Vec::as_slice).unwrap_or_default();
+        let of_reading = reading_instead(call.tool).map_or(&[][..], |reading| of(&reading));
+        let candidates =
+            of(call.tool).iter().chain(of_reading).chain(&self.others).map(|index| self.rules[*index].as_ref());
         candidates.filter(move |rule| rule.speaks_of(&call, &view))
     }
 

@@ -7,6 +7,7 @@ mod compiled;
 mod host;
 mod interpreter;
 mod package;
+pub(crate) mod stand_in;
 #[cfg(feature = "front-end")]
 pub(crate) mod syntax;
 mod toolset;
@@ -65,6 +66,8 @@ pub(crate) struct Beginning {
     pub fenced: Option<PythonFence>,
     /// Whether what could be imported is still what the user agreed to.
     pub is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// So many bytes its code may take; `None`: what the user may.
+    pub memory: Option<u64>,
 }
 
 /// What is told of an exception besides what the model reads of it, which names the project's own lines.

@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use super::ask_user::ASK_USER;
+use super::skill::LOAD_SKILL;
 use super::{Capabilities, Capability, DeclaredTool};
 
 /// A declared capability: what an agent means by a name in `toolsets`.
@@ -23,8 +25,14 @@ pub enum ToolsetSource {
     Mcp(McpConfig),
     /// Agents that are made at run time.
     DynamicAgents(AgentToolNames),
+    /// Questions to the person.
+    AskUser,
+    /// Texts that are read when they are needed, in these directories.
+    Skills(Vec<Base>),
     /// Another agent, by name: cycles are legal.
     Agent(String),
+    /// Another agent, called once for each item of a list.
+    Map(Arc<MapConfig>),
     /// A toolset that Python files define.
     Python(PythonToolset),
     /// A toolset or a single tool that the embedding program registered.
@@ -224,6 +232,8 @@ pub struct McpConfig {
     pub server: McpServer,
     /// For its start and for each call; zero is for ever, and only of calls.
     pub timeout: Option<Duration>,
+    /// For a call that goes on as a task, without the time that people take.
+    pub task_time: Option<Duration>,
     /// What it offers, if it was asked.
     pub tools: Option<Vec<DeclaredTool>>,
 }
@@ -248,7 +258,56 @@ pub enum McpServer {
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, Setting>,
+        /// How one logs in there, if one does.
+        auth: Option<McpAuth>,
     },
+}
+
+/// How one logs in to a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct McpAuth {
+    /// Who logs in.
+    pub grant: AuthGrant,
+    /// The name of this program at the authorization server, where it was registered by hand.
+    pub client_id: Option<String>,
+    /// Its secret there.
+    pub client_secret: Option<SecretSource>,
+    /// A signed statement in the place of a secret.
+    pub assertion: Option<SecretSource>,
+    /// What is asked for, in the place of what the server wants.
+    pub scopes: Vec<String>,
+}
+
+/// Who logs in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthGrant {
+    /// A person, once.
+    #[default]
+    AuthorizationCode,
+    /// The program, by itself.
+    ClientCredentials,
+}
+
+/// Where a secret comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretSource {
+    /// A variable of the environment.
+    FromEnv(String),
+    /// What a command prints.
+    Command(Vec<String>),
+}
+
+impl McpAuth {
+    /// How one logs in, in a few words.
+    #[cfg(feature = "front-end")]
+    pub fn words(&self) -> &'static str {
+        match self.grant {
+            AuthGrant::AuthorizationCode => "a person logs in",
+            AuthGrant::ClientCredentials => "it logs in by itself",
+        }
+    }
 }
 
 /// What a program that lives behind a fence may reach besides what it is made of, as its project declares it.
@@ -283,6 +342,21 @@ impl Enclosure {
 pub enum Setting {
     Text(String),
     FromEnv(String),
+}
+
+/// An agent over the items of a list: a tool of the name of the toolset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MapConfig {
+    /// The name of the tool.
+    pub name: String,
+    /// Who is called for each item.
+    pub agent: String,
+    /// A tool of the caller whose result is the list where the caller gives none.
+    pub over: Option<String>,
+    /// A longer list is an error.
+    pub max_items: u64,
+    /// So many items at once.
+    pub parallel: u64,
 }
 
 /// A tool or a toolset that a Python file exports, and what is known of it before a call.
@@ -338,6 +412,7 @@ pub(crate) const BUILT_INS: &[BuiltIn] = &[
     BuiltIn { name: "filesystem_project_ro", source: || filesystem(project_root(), Access::ReadOnly) },
     BuiltIn { name: "shell_readonly", source: || shell(Grammar::ReadOnly) },
     BuiltIn { name: "shell_file_ops", source: || shell(Grammar::FileOps) },
+    BuiltIn { name: "ask_user", source: || ToolsetSource::AskUser },
     BuiltIn { name: "dynamic_agents", source: || ToolsetSource::DynamicAgents(AgentToolNames::Agent) },
 ];
 
@@ -383,7 +458,10 @@ impl ToolsetSource {
             Self::Filesystem(config) => Some(filesystem_tools(config).into()),
             Self::Shell(config) => Some(vec![shell_tool(config)].into()),
             Self::DynamicAgents(names) => Some(dynamic_agents_tools(*names).into()),
+            Self::AskUser => Some(ASKING_TOOLS.into()),
+            Self::Skills(_) => Some(SKILL_TOOLS.into()),
             Self::Agent(name) => Some(vec![agent_tool(name)].into()),
+            Self::Map(config) => Some(vec![agent_tool(&config.name)].into()),
             Self::Python(toolset) => toolset.tools.as_deref().map(Cow::Borrowed),
             Self::Registered(RegisteredSource::Tool(tool)) => Some(std::slice::from_ref(tool).into()),
             Self::Mcp(config) => config.tools.as_deref().map(Cow::Borrowed),
@@ -403,7 +481,13 @@ impl ToolsetSource {
             | Self::Open => Capabilities::OF_CODE,
             Self::Mcp(McpConfig { server: McpServer::Url { .. }, .. }) => Capabilities::of(Capability::ReachesNetwork),
             Self::Variant(variant) => variant.of.capabilities(),
-            Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents(_) | Self::Agent(_) => Capabilities::NONE,
+            Self::Filesystem(_)
+            | Self::Shell(_)
+            | Self::DynamicAgents(_)
+            | Self::AskUser
+            | Self::Skills(_)
+            | Self::Agent(_)
+            | Self::Map(_) => Capabilities::NONE,
         }
     }
 
@@ -413,7 +497,14 @@ impl ToolsetSource {
         match self {
             Self::Python(_) | Self::Registered(_) | Self::Open => true,
             Self::Variant(variant) => variant.of.is_code(),
-            Self::Filesystem(_) | Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents(_) | Self::Agent(_) => false,
+            Self::Filesystem(_)
+            | Self::Shell(_)
+            | Self::Mcp(_)
+            | Self::DynamicAgents(_)
+            | Self::AskUser
+            | Self::Skills(_)
+            | Self::Agent(_)
+            | Self::Map(_) => false,
         }
     }
 
@@ -425,10 +516,32 @@ impl ToolsetSource {
             | Self::Shell(_)
             | Self::Mcp(_)
             | Self::DynamicAgents(_)
+            | Self::AskUser
+            | Self::Skills(_)
             | Self::Agent(_)
+            | Self::Map(_)
             | Self::Python(_)
             | Self::Registered(_)
             | Self::Open => 0,
+        }
+    }
+
+    /// The agent that a tool of it calls, if it is one.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn callee(&self) -> Option<&str> {
+        match self.origin() {
+            Self::Agent(name) => Some(name),
+            Self::Map(config) => Some(&config.agent),
+            Self::Filesystem(_)
+            | Self::Shell(_)
+            | Self::Mcp(_)
+            | Self::DynamicAgents(_)
+            | Self::AskUser
+            | Self::Skills(_)
+            | Self::Python(_)
+            | Self::Registered(_)
+            | Self::Open
+            | Self::Variant(_) => None,
         }
     }
 
@@ -443,22 +556,39 @@ impl ToolsetSource {
 
 #[cfg(feature = "front-end")]
 impl ToolsetSource {
+    /// What stands before the names that the toolset gives its tools.
+    pub fn prefix(&self) -> String {
+        match self {
+            Self::Variant(variant) => format!("{}{}", variant.prefix, variant.of.prefix()),
+            _ => String::new(),
+        }
+    }
+
     /// What definitions that choose some tools of a toolset say about this one.
     pub(crate) fn rule_for(&self, tool: &str) -> Option<Rule> {
         let Self::Variant(variant) = self else { return None };
         let original = tool.strip_prefix(variant.prefix.as_str()).unwrap_or(tool);
-        super::approval::strictest([variant.approval.get(original).copied(), variant.of.rule_for(original)])
+        super::approval::strictest([variant.rule(original), variant.of.rule_for(original)])
     }
 }
 
 impl Variant {
+    /// What it says about a tool, by the name that the toolset gives it.
+    pub(crate) fn rule(&self, tool: &str) -> Option<Rule> {
+        let reading = || match self.of.origin() {
+            ToolsetSource::Filesystem(_) => rule_of_reading(tool, &self.approval),
+            _ => None,
+        };
+        self.approval.get(tool).copied().or_else(reading)
+    }
+
     fn declared_tools(&self) -> Option<Vec<DeclaredTool>> {
         let tools = self.of.declared_tools()?;
         let chosen = tools
             .iter()
             .filter(|tool| self.tools.as_ref().is_none_or(|chosen| chosen.iter().any(|name| *name == tool.name)))
             .map(|tool| DeclaredTool {
-                verdict: tool.verdict.clone().under(self.approval.get(tool.name.as_ref()).copied()),
+                verdict: tool.verdict.clone().under(self.rule(&tool.name)),
                 name: format!("{}{}", self.prefix, tool.name).into(),
                 capabilities: tool.capabilities,
             });
@@ -470,15 +600,33 @@ const fn declared(name: &'static str, verdict: DeclaredVerdict, capabilities: Ca
     DeclaredTool { name: Cow::Borrowed(name), verdict, capabilities }
 }
 
+/// The tool that gives way to one of the project's own.
+pub(crate) const SEARCH_FILES: &str = "search_files";
+
+/// What rules that name the tool for reading, and not the one for searching, say of searching: it reads files as well, so
+/// what tightens the one tightens the other.
+pub(crate) fn rule_of_reading(tool: &str, rules: &BTreeMap<String, Rule>) -> Option<Rule> {
+    rules.get(&reading_instead(tool)?).copied().filter(|rule| *rule > Rule::Allow)
+}
+
+/// The name of the tool for reading, beside one for searching.
+pub(crate) fn reading_instead(tool: &str) -> Option<String> {
+    tool.strip_suffix(SEARCH_FILES).map(|prefix| format!("{prefix}read_file"))
+}
+
 const READS: Capabilities = Capabilities::of(Capability::ReadsFiles);
 const WRITES: Capabilities = Capabilities::of(Capability::WritesFiles);
 
-const READING_TOOLS: &[DeclaredTool] =
-    &[declared("read_file", DeclaredVerdict::Allow, READS), declared("list_files", DeclaredVerdict::Allow, READS)];
+const READING_TOOLS: &[DeclaredTool] = &[
+    declared("read_file", DeclaredVerdict::Allow, READS),
+    declared("list_files", DeclaredVerdict::Allow, READS),
+    declared(SEARCH_FILES, DeclaredVerdict::Allow, READS),
+];
 
 const WRITING_TOOLS: &[DeclaredTool] = &[
     declared("read_file", DeclaredVerdict::Allow, READS),
     declared("list_files", DeclaredVerdict::Allow, READS),
+    declared(SEARCH_FILES, DeclaredVerdict::Allow, READS),
     declared("write_file", DeclaredVerdict::Ask, WRITES),
     declared("edit_file", DeclaredVerdict::Ask, READS.union(WRITES)),
 ];
@@ -505,6 +653,10 @@ fn dynamic_agents_tools(names: AgentToolNames) -> &'static [DeclaredTool] {
         AgentToolNames::Worker => WORKER_TOOLS,
     }
 }
+
+const ASKING_TOOLS: &[DeclaredTool] = &[declared(ASK_USER, DeclaredVerdict::AlwaysAsk, Capabilities::NONE)];
+
+const SKILL_TOOLS: &[DeclaredTool] = &[declared(LOAD_SKILL, DeclaredVerdict::Allow, READS)];
 
 fn agent_tool(name: &str) -> DeclaredTool {
     DeclaredTool { name: name.to_owned().into(), verdict: DeclaredVerdict::Allow, capabilities: Capabilities::NONE }
@@ -573,9 +725,31 @@ mod tests {
 
     #[test]
     fn read_only_filesystems_have_no_tool_that_writes() {
-        assert_eq!(names(&built_in("filesystem_cwd_ro").unwrap()), ["read_file", "list_files"]);
-        let writing = ["read_file", "list_files", "write_file", "edit_file"];
+        assert_eq!(names(&built_in("filesystem_cwd_ro").unwrap()), ["read_file", "list_files", "search_files"]);
+        let writing = ["read_file", "list_files", "search_files", "write_file", "edit_file"];
         assert_eq!(names(&built_in("filesystem_project").unwrap()), writing);
+    }
+
+    #[test]
+    fn what_tightens_reading_tightens_searching() {
+        let verdict = |rules: &[(&str, Rule)], tool: &str| {
+            let approval = rules.iter().map(|(tool, rule)| ((*tool).to_owned(), *rule)).collect();
+            let of = built_in("filesystem_cwd").unwrap();
+            let (name, prefix) = ("v".to_owned(), "n_".to_owned());
+            let variant = Variant { name, of, prefix, tools: None, approval, timeout: None };
+            let tools = ToolsetSource::Variant(Arc::new(variant)).declared_tools().unwrap().into_owned();
+            tools.into_iter().find(|declared| declared.name == tool).unwrap().verdict
+        };
+        for (rules, expected) in [
+            (&[][..], DeclaredVerdict::Allow),
+            (&[("read_file", Rule::Allow)], DeclaredVerdict::Allow),
+            (&[("read_file", Rule::Ask)], DeclaredVerdict::Ask),
+            (&[("read_file", Rule::Block)], DeclaredVerdict::Block),
+            (&[("read_file", Rule::Block), ("search_files", Rule::Ask)], DeclaredVerdict::Ask),
+        ] {
+            assert_eq!(verdict(rules, "n_search_files"), expected, "{rules:?}");
+        }
+        assert_eq!(verdict(&[("read_file", Rule::Ask)], "n_list_files"), DeclaredVerdict::Allow);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Toolset for VariantToolset {
         Box::pin(async move {
             let original = self.original(tool);
             let judgement = self.of.judge(original, arguments, cx).await?;
-            Ok(judgement.under(self.variant.approval.get(original).copied()))
+            Ok(judgement.under(self.variant.rule(original)))
         })
     }
 

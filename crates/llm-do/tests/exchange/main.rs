@@ -10,17 +10,19 @@ mod talk;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fake_llm::{
     At, Cut, FakeCall, FakeFinish as Ending, FakeLlm, FakeProviderError, FakeReply as Said, FakeScript, HttpVersion,
     InjectedFault, On, RetryAfter, StallGate, Transport,
 };
 use llm_do::BoxFuture;
+use llm_do::event::{EventKind, Events, Listen};
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::{Arguments, Finish, Message, ToolResult};
 use llm_do::model::Model as _;
 use llm_do::model::exchange::{Endpoint, Exchange, Key, KeySource, LaterKey, Retries, Secret};
+use llm_do::model::meter::UnlimitedMeter;
 use llm_do::model::provider::provider;
 use serde_json::json;
 
@@ -205,6 +207,37 @@ async fn a_provider_that_asks_for_too_long_a_wait_is_not_waited_for() {
         assert_eq!((consequence(&error), outcome.waits.len(), fake.requests().len()), ("wait", 0, 1));
         assert!(error.to_string().contains("slow down (it asks to wait "), "{error}");
     }
+}
+
+/// A provider that asks one request to wait is asked by no other one before that; other providers are.
+#[tokio::test]
+async fn a_provider_that_asks_for_a_wait_is_left_alone_by_all_requests() {
+    const WAIT: Duration = Duration::from_millis(300);
+    let fault = || {
+        let failure = FakeProviderError::new(429, "slow down").retry_after(RetryAfter::Milliseconds(300));
+        InjectedFault::Failure(failure)
+    };
+    let fake = FakeLlm::start(FakeScript::new().otherwise(Said::text("hello")).fault(On::Request(1), fault()));
+    let elsewhere = FakeLlm::start(FakeScript::new().otherwise(Said::text("hello")));
+    let one = exchange(CHAT, &fake);
+    let other = Exchange { endpoint: Arc::new(endpoint(provider(ANTHROPIC).unwrap(), &elsewhere)), ..one.clone() };
+    let (events, mut listener) = Events::new(Listen::Everything);
+    let began = Instant::now();
+    let mut refused = one.open(head(CHAT, Form::Stream));
+    let history = [Message::user("hi")];
+    let mut meter = UnlimitedMeter;
+    let first = refused.reply(&history, &mut meter, &events);
+    let others = async {
+        while !matches!(listener.recv().await.unwrap().kind, EventKind::RetryScheduled { .. }) {}
+        ask_once(&other, head(ANTHROPIC, Form::Stream)).await.reply.unwrap();
+        assert_eq!(fake.requests().len(), 1, "the others are asked meanwhile");
+        for _ in 0..3 {
+            ask_once(&one, head(CHAT, Form::Stream)).await.reply.unwrap();
+            assert!(began.elapsed() >= WAIT, "{:?}", began.elapsed());
+        }
+    };
+    let (first, ()) = tokio::join!(first, others);
+    assert_eq!((first.unwrap().text().as_str(), fake.requests().len()), ("hello", 5));
 }
 
 #[tokio::test]

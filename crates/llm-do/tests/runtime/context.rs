@@ -147,9 +147,18 @@ fn extending(fake: &FakeLlm) -> usize {
 
 const SMALL: &str = "context: {window: 8192}";
 
+/// The long form asks for the fact after a twentieth of so many turns, two twentieths, and so on.
 #[tokio::test]
 async fn sixty_turns_pass_through_a_small_window_and_an_early_fact_is_recalled() {
-    let turns = std::env::var("LLM_DO_ENDURANCE_TURNS").ok().and_then(|turns| turns.parse().ok()).unwrap_or(60);
+    let turns = std::env::var("LLM_DO_ENDURANCE_TURNS").ok().and_then(|turns| turns.parse::<u64>().ok());
+    let counts: Vec<u64> = turns.map_or_else(|| vec![60], |turns| (1..=20).map(|part| turns * part / 20).collect());
+    for turns in &counts {
+        pass_through_a_small_window(*turns).await;
+    }
+    println!("the fact of turn 3 was recalled {0} of {0} times", counts.len());
+}
+
+async fn pass_through_a_small_window(turns: u64) {
     let (fake, model) = played();
     let files = files(SMALL);
     let runtime = runtime(&files, &fake, None);
@@ -170,7 +179,10 @@ async fn sixty_turns_pass_through_a_small_window_and_an_early_fact_is_recalled()
     );
     assert!(extending >= 80, "{extending} % of requests extend the last one");
     let requests = fake.requests();
-    assert!(requests.iter().any(|request| !request.seen.as_ref().unwrap().offers("look")), "turns were summarised");
+    assert!(
+        turns < 60 || requests.iter().any(|request| !request.seen.as_ref().unwrap().offers("look")),
+        "turns were summarised"
+    );
     assert!(call.history().len() as u64 > 4 * turns, "the history is whole");
 }
 
@@ -257,4 +269,43 @@ async fn below_the_thresholds_and_switched_off_nothing_is_left_out() {
         assert!(requests.iter().all(|request| !request.seen.as_ref().unwrap().offers("recall")), "{context}");
         assert_eq!(requests.len(), 40, "{context}");
     }
+}
+
+#[tokio::test]
+async fn what_a_person_wants_left_out_is_summarised_by_the_model_for_it_and_stays_out() {
+    let (fake, _) = played();
+    let context = "context: {window: 100000, model: \"anthropic:small-model\"}";
+    let (files, other) = (files(context), self::files(context));
+    let first = runtime(&files, &fake, Some(true));
+    let mut call = first.open_entry().await.unwrap();
+    assert_eq!(call.compact(None).await.unwrap(), None, "nothing was said yet");
+    look_at(&mut call, 1..=10).await;
+    let (before, after) = call.compact(Some("the harbour".to_owned())).await.unwrap().unwrap();
+    assert!(after < before / 2, "{before} became {after}");
+    let requests = fake.requests();
+    let asked = requests.last().unwrap().seen.as_ref().unwrap();
+    assert_eq!(asked.model, "small-model");
+    assert!(asked.system.ends_with("Keep above all what is about: the harbour"), "{}", asked.system);
+    let journal = |files: &Files| files.path().join("run.journal");
+    std::fs::copy(journal(&files), journal(&other)).unwrap();
+    let last = |fake: &FakeLlm| said(fake.requests().iter().rev().nth(1).unwrap().seen.as_ref().unwrap());
+    call.turn("look at 11").await.unwrap();
+    let expected = last(&fake);
+    assert!(expected.contains("[Summary of ") && expected.contains("They looked at many files"), "{expected}");
+
+    let second = runtime(&other, &fake, Some(false));
+    let mut call = second.open_entry().await.unwrap();
+    assert_eq!(call.restore().unwrap().finished, 10);
+    call.turn("look at 11").await.unwrap();
+    assert_eq!(last(&fake), expected, "as if the first process had gone on");
+    // It stood behind the tenth turn, and goes with it.
+    call.undo().await.unwrap().unwrap();
+    call.turn("look at 12").await.unwrap();
+    assert!(last(&fake).contains("[Summary of "));
+    for _ in 0..2 {
+        call.undo().await.unwrap().unwrap();
+    }
+    call.turn("look at 13").await.unwrap();
+    assert!(!last(&fake).contains("[Summary of "));
+    assert_eq!(fake.violations(), []);
 }

@@ -132,7 +132,11 @@ async fn a_created_agent_has_no_more_than_its_creator_has_now() {
     let before = "toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: allow}";
     for (now, expected, is_written) in [
         (before, "wrote 1 characters to poem.txt", true),
-        ("toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: block}", "blocked by a rule", false),
+        (
+            "toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: block}",
+            "blocked by `write_file: block` in maker.worker",
+            false,
+        ),
         ("toolsets: [dynamic_agents, filesystem_project]", "approval", false),
         ("toolsets: [dynamic_agents]", "there is no tool `write_file`", false),
         (
@@ -278,8 +282,8 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
     };
     let program = files.project().link(&models).unwrap();
     // Whoever sets a default chooses that model.
-    let fallback = Some(Fallback { model: ModelName::parse("ollama:qwen3").unwrap(), script: None });
-    let program = program.adapted(|program| Ok::<_, ()>(Program { fallback, ..program })).unwrap();
+    let fallbacks = vec![Fallback { model: ModelName::parse("ollama:qwen3").unwrap(), script: None }];
+    let program = program.adapted(|program| Ok::<_, ()>(Program { fallbacks, ..program })).unwrap();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let creation_defaults = WorkerDefaults {
         model: Some("ollama:qwen3".to_owned()),

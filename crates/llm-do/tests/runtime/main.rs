@@ -1,12 +1,17 @@
 //! The runtime with scripted models: calls, turns, the gate, limits, tools in Rust, cancellation.
 
-#![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the whole file is a test, its helpers included, and tells its counts"
+)]
 
 mod attachments;
 mod concurrency;
 mod context;
 mod dynamic;
 mod entry;
+mod fallback;
 mod journal;
 mod kept;
 mod money;
@@ -161,7 +166,10 @@ async fn two_agents_use_one_toolset_under_different_rules() {
         said.push(text(scope.turn("go").await));
         scope.close().await;
     }
-    assert_eq!(said, ["1", "error: refused: no thanks", "error: refused: blocked by a rule of the agent"]);
+    assert_eq!(
+        said,
+        ["1", "error: refused: no thanks", "error: refused: blocked by `a_count: block` in blocked.worker"]
+    );
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 1);
     assert_eq!((asked[0].path.as_slice(), asked[0].tool.as_str()), (&["careful".to_owned()][..], "a_count"));

@@ -161,7 +161,7 @@ async fn the_longest_answer_is_sent_along_where_money_is_limited_and_lowered_to_
     let (ended, usage, fake) = asked(script(), limited(dollars(0.005)), "").await;
     let error = ended.unwrap_err();
     assert!(matches!(&error, RunError::Ended(Ending::Limit { limit, .. }) if limit == "max_cost_usd"), "{error}");
-    assert!(error.to_string().contains("and the next request may take 0.0051"), "{error}");
+    assert!(error.to_string().contains("and the next request may cost $0.0051"), "{error}");
     assert_eq!((fake.requests().len(), usage.total.requests), (0, 0));
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{command, is_wanted, printed, repository, workplace};
+use parts::{command, is_wanted, printed, repository, workplace};
 
 #[test]
 fn the_client_in_javascript_prints_what_the_document_says() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{command, is_wanted, parts, printed, repository, workplace};
+use parts::{command, is_wanted, parts, printed, repository, workplace};
 
 /// The snippets, and what each says that it prints.
 fn snippets() -> Vec<(String, String)> {
@@ -43,7 +43,7 @@ fn runs_the_snippets(python: &Path, with_pydantic_ai: bool) {
 
 #[expect(clippy::print_stdout, reason = "whoever runs the tests should know what was not tested")]
 fn every_python(kind: &str, with_pydantic_ai: bool) {
-    if !is_wanted(kind) {
+    if !is_wanted("python") {
         return;
     }
     let mut found = 0;

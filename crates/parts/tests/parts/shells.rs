@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{command, is_wanted, printed, program, workplace};
+use parts::{command, is_wanted, printed, program, workplace};
 
 const TYPED: [(&str, &str); 4] = [
     ("llm-do run --mo", "--model"),

@@ -3,10 +3,11 @@
 use std::io;
 
 use llm_do::escape::{visible, visible_json};
-use llm_do::records::{conversation, shown_time};
+use llm_do::records::{RunKind, conversation, shown_time};
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
 use llm_do_launch::settings::Settings;
+use llm_do_launch::stored_runs::ShownRun;
 use serde_json::{Map, Value};
 
 use super::{NamedRun, damaged, table, transcript};
@@ -16,9 +17,21 @@ use crate::failure::Failure;
 
 pub fn run(args: &ExportRunArgs, settings: &Settings) -> Result<(), Failure> {
     let named = NamedRun::find(&args.named.run, settings)?;
+    if named.line.kind == RunKind::Map && args.format != ExportFormat::Jsonl {
+        return Err(Failure::usage("the items of a run cannot be exported like this")
+            .hint("`--format jsonl` prints its record and those of all its items"));
+    }
     match args.format {
-        ExportFormat::Jsonl => lines(&named.store, named.id())?,
+        ExportFormat::Jsonl => {
+            lines(&named.store, named.id())?;
+            item_lines(&named.store, named.id())?;
+        }
         ExportFormat::Markdown => console::print(&markdown(&named)?)?,
+        ExportFormat::Html => {
+            let contents = named.contents()?;
+            let shown = ShownRun::of(named.line.clone(), &contents, false);
+            console::print(&llm_do_web::run_html(&shown, &contents))?;
+        }
         ExportFormat::Bundle => bundle(&named.store, named.id())?,
     }
     console::delivered()
@@ -33,6 +46,21 @@ fn bundle(store: &RunStore, id: &RunId) -> Result<(), Failure> {
     store.bundle(id, &mut print).map_err(|error| damaged(id, &error.to_string()))
 }
 
+/// The records of its items, one behind the other.
+fn item_lines(store: &RunStore, id: &RunId) -> Result<(), Failure> {
+    let unread = |reason: String| damaged(id, &reason);
+    for name in store.item_names(id).map_err(|error| unread(error.to_string()))? {
+        // What cannot be read, such as one that was only being begun, was not written by it.
+        if store.read_item(id, &name).is_err() {
+            continue;
+        }
+        let journal = std::fs::read(store.layout().item(id, &name)).map_err(|error| unread(error.to_string()))?;
+        let whole = journal.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        print_lines(store, id, &journal[..whole])?;
+    }
+    Ok(())
+}
+
 /// The lines of the record without their macs, which say nothing to others, and with every value in its place.
 fn lines(store: &RunStore, id: &RunId) -> Result<(), Failure> {
     // Whatever is printed as the record of a run was written by it.
@@ -43,6 +71,10 @@ fn lines(store: &RunStore, id: &RunId) -> Result<(), Failure> {
         Ok(())
     };
     store.bundle(id, &mut take).map_err(|error| damaged(id, &error.to_string()))?;
+    print_lines(store, id, &journal)
+}
+
+fn print_lines(store: &RunStore, id: &RunId, journal: &[u8]) -> Result<(), Failure> {
     for line in journal.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let mut line: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| damaged(id, &error.to_string()))?;

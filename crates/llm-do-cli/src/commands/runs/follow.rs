@@ -7,11 +7,11 @@ use llm_do::store::index::RunState;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
 use llm_do::store::summary::{JournalUse, RunSummary};
+use llm_do_launch::growing::GrowingRun;
 use llm_do_launch::keep::EndReason;
 use llm_do_launch::settings::Settings;
 
-use super::telling::FollowedRun;
-use super::{NamedRun, damaged};
+use super::{NamedRun, damaged, telling};
 use crate::args::NamedRunArgs;
 use crate::console::{self, StdoutReader};
 use crate::executor::executor;
@@ -26,7 +26,7 @@ const REST: u32 = 4;
 pub fn run(args: &NamedRunArgs, settings: &Settings) -> Result<(), Failure> {
     let named = NamedRun::find(&args.run, settings)?;
     let executor = executor()?;
-    let ended = executor.block_on(follow(&named.store, named.id()));
+    let ended = executor.block_on(until_it_ends(&named.store, named.id(), &mut |news| console::print(news)));
     executor.shutdown_background();
     let contents = ended?;
     console::delivered()?;
@@ -34,9 +34,13 @@ pub fn run(args: &NamedRunArgs, settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Until nobody runs it any more; gives what its record says then.
-async fn follow(store: &RunStore, id: &RunId) -> Result<JournalContents, Failure> {
+pub async fn until_it_ends(
+    store: &RunStore,
+    id: &RunId,
+    tell: &mut dyn FnMut(&str) -> Result<(), Failure>,
+) -> Result<JournalContents, Failure> {
     let (mut signals, reader) = (Signals::listen()?, StdoutReader::of_stdout());
-    let (mut told, mut seen) = (FollowedRun::default(), None);
+    let (mut told, mut seen) = (GrowingRun::default(), None);
     let lost = |error: std::io::Error| Failure::failed(format!("the run `{id}` cannot be followed: {error}"));
     loop {
         // Asked before the record is read: what it says then was all that there will be.
@@ -46,7 +50,7 @@ async fn follow(store: &RunStore, id: &RunId) -> Result<JournalContents, Failure
         let mut contents = None;
         if seen.replace(length) != Some(length) || !is_running {
             let read = store.read_journal(id).map_err(|error| damaged(id, &error.to_string()))?;
-            console::print(&told.news(&read, id.as_str()))?;
+            tell(&telling::news(&mut told, &read, id.as_str()))?;
             contents = Some(read);
         }
         match contents {

@@ -1,6 +1,7 @@
 //! `llm-do runs fork`: a new run that begins with what another one has recorded.
 
 use llm_do::WorkingDirectory;
+use llm_do::records::RunKind;
 use llm_do::store::layout::RunId;
 use llm_do_launch::kept_runs::{self, ForkChanges, ForkPlace, ForkedRun};
 use llm_do_launch::settings::Settings;
@@ -33,6 +34,10 @@ pub fn run(args: ForkRunArgs, environment: &Environment, settings: &Settings) ->
 /// The run that was meant, and a new one that begins as it did.
 pub fn forked(typed: &str, changes: ForkChanges, settings: &Settings) -> Result<(RunId, ForkedRun), Failure> {
     let named = NamedRun::find(typed, settings)?;
+    if named.line.kind == RunKind::Map {
+        return Err(Failure::usage("a run over items has no places to begin a new one at")
+            .hint(format!("`llm-do resume {}` asks about items that are new or have changed", named.id())));
+    }
     let contents = named.store.read_journal(named.id()).map_err(|error| damaged(named.id(), &error.to_string()))?;
     Ok((*named.id(), kept_runs::fork(&named.store, &contents, changes, settings)?))
 }

@@ -5,8 +5,9 @@ use llm_do::store::layout::RunId;
 use llm_do::store::run::{Removal, RemoveError, RunStore};
 use llm_do_launch::kept_runs::project_of;
 use llm_do_launch::settings::Settings;
+use llm_do_launch::stored_runs::now;
 
-use super::{NamedRun, now, table, unlisted};
+use super::{NamedRun, table, unlisted};
 use crate::args::RemoveRunsArgs;
 use crate::console;
 use crate::failure::Failure;

@@ -1,15 +1,20 @@
 //! What the commands of a chat do. Each gives the words that a person reads.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
-use llm_do::escape::{visible, visible_lines, visible_start};
-use llm_do::messages::{Arguments, Reply, ToolCall, ToolResult};
+use llm_do::approval::DeclaredVerdict;
+use llm_do::escape::{visible, visible_start};
+use llm_do::files::{FileAccess, create_path};
+use llm_do::messages::{Arguments, ToolCall};
+use llm_do::policy::{LastingRule, RuleSource};
 use llm_do::program::Entry;
+use llm_do::reach::ReachableTool;
 use llm_do::runs::UndoneTurn;
-use llm_do::{Content, Message, ModelName, Program, Runtime};
+use llm_do::{Content, Message, ModelName, Program, Rule, Runtime};
 use llm_do_launch::providers::usable;
+use llm_do_launch::rules;
 use llm_do_launch::session::{ChangedConversation, ConversationChange, KeptTurn, Session};
 use llm_do_launch::settings::Settings;
 
@@ -17,7 +22,9 @@ use crate::commands::check_report::verdict_words;
 use crate::commands::runs;
 use crate::failure::Failure;
 use crate::signals::StopReason;
+use crate::terminal::calls::{self, LONGEST_SUBJECT};
 use crate::terminal::commands::ApprovalsCommand;
+use crate::terminal::render::Thoughts;
 use crate::terminal::screen::{Screen, ScreenOutcome};
 use crate::terminal::summary;
 
@@ -48,7 +55,7 @@ async fn change<T>(
 pub async fn undo(watch: &mut Screen, session: &Session) -> ChangeOutcome<Option<UndoneTurn>> {
     change(watch, session, ConversationChange::Undo, |changed| match changed {
         ChangedConversation::Undone(undone) => Some(undone),
-        ChangedConversation::Seen(..) | ChangedConversation::Model(_) => None,
+        ChangedConversation::Seen(..) | ChangedConversation::Model(_) | ChangedConversation::Compacted(_) => None,
     })
     .await
 }
@@ -61,7 +68,7 @@ pub async fn use_model(name: &str, watch: &mut Screen, session: &Session) -> Cha
     };
     change(watch, session, ConversationChange::Model(model), |changed| match changed {
         ChangedConversation::Model(model) => Some(model),
-        ChangedConversation::Seen(..) | ChangedConversation::Undone(_) => None,
+        ChangedConversation::Seen(..) | ChangedConversation::Undone(_) | ChangedConversation::Compacted(_) => None,
     })
     .await
 }
@@ -70,9 +77,41 @@ pub async fn use_model(name: &str, watch: &mut Screen, session: &Session) -> Cha
 pub async fn look(watch: &mut Screen, session: &Session) -> ChangeOutcome<(Vec<Message>, Option<ModelName>)> {
     change(watch, session, ConversationChange::Look, |changed| match changed {
         ChangedConversation::Seen(messages, model) => Some((messages, model)),
-        ChangedConversation::Undone(_) | ChangedConversation::Model(_) => None,
+        ChangedConversation::Undone(_) | ChangedConversation::Model(_) | ChangedConversation::Compacted(_) => None,
     })
     .await
+}
+
+/// Summarises old turns.
+pub async fn compact(
+    focus: Option<String>,
+    watch: &mut Screen,
+    session: &Session,
+) -> ChangeOutcome<Option<(u64, u64)>> {
+    change(watch, session, ConversationChange::Compact(focus), |changed| match changed {
+        ChangedConversation::Compacted(sizes) => Some(sizes),
+        ChangedConversation::Seen(..) | ChangedConversation::Undone(_) | ChangedConversation::Model(_) => None,
+    })
+    .await
+}
+
+/// Whether thoughts are shown from now on.
+pub fn thoughts_words(thoughts: Thoughts) -> &'static str {
+    match thoughts {
+        Thoughts::Shown => "what the model thinks is shown, if its provider tells it\n",
+        Thoughts::Hidden => "what the model thinks is not shown any more\n",
+    }
+}
+
+/// What the conversation is now.
+pub fn compacted_words(sizes: Option<(u64, u64)>) -> String {
+    match sizes {
+        None => "there is nothing to summarise yet: the last turn stays as it is\n".to_owned(),
+        Some((before, after)) => {
+            let (before, after) = (summary::count(before), summary::count(after));
+            format!("compacted: about {after} tokens go with the next message, {before} did before\n")
+        }
+    }
 }
 
 /// What is forgotten, and what stays.
@@ -118,9 +157,8 @@ pub fn save(file: &str, messages: &[Message], program: &Program) -> String {
         Entry::Function(_) | Entry::Open => "main",
     };
     let text = runs::markdown(messages, agent);
-    let written = OpenOptions::new().write(true).create_new(true).open(Path::new(file));
     let shown = visible(file);
-    match written.and_then(|mut written| written.write_all(text.as_bytes())) {
+    match create_path(Path::new(file), text.as_bytes(), FileAccess::Usual) {
         Ok(()) => format!("saved {shown}\n"),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             format!("{shown} is there already, and stays as it is: choose another name\n")
@@ -129,58 +167,88 @@ pub fn save(file: &str, messages: &[Message], program: &Program) -> String {
     }
 }
 
-/// The result of a call, counted from the first one of the chat.
-pub fn result_words(number: usize, messages: &[Message]) -> String {
-    let results = messages.iter().filter_map(|message| match message {
-        Message::Tool(results) => Some(&results.parts),
-        Message::User(_) | Message::Assistant(_) => None,
-    });
-    let results: Vec<&ToolResult> = results.flatten().collect();
-    let Some(result) = results.get(number - 1) else {
-        return match results.len() {
-            0 => "no call was made yet\n".to_owned(),
-            count => format!("there is no result {number}: 1 to {count}\n"),
-        };
+/// A tool of the entry, and what becomes of its calls as of now.
+struct PresentTool {
+    name: String,
+    verdict: DeclaredVerdict,
+    /// The person allowed it until they leave.
+    is_granted: bool,
+}
+
+fn present_tools(runtime: &Runtime) -> Vec<PresentTool> {
+    let program = runtime.program();
+    let Entry::Agent(name) = &program.entry else { return Vec::new() };
+    let Some(agent) = program.agents.get(name) else { return Vec::new() };
+    let granted = runtime.granted();
+    let is_granted =
+        |tool: &str| granted.iter().any(|grant| grant.agent == *name && grant.only.is_none() && grant.tool == tool);
+    let present = |tool: &ReachableTool<'_>| PresentTool {
+        name: tool.name.to_string(),
+        verdict: tool.verdict.clone(),
+        is_granted: is_granted(&tool.name),
     };
-    let call = messages.iter().find_map(|message| match message {
-        Message::Assistant(reply) => Reply::tool_calls(reply).find(|call| call.id == result.id),
-        Message::User(_) | Message::Tool(_) => None,
-    });
-    let title = call.map_or_else(|| visible(&result.tool).into_owned(), call_words);
-    let text = match &result.outcome {
-        Ok(content) => Content::shown(content),
-        Err(reason) => format!("error: {reason}"),
-    };
-    format!("{number} {title}\n{}\n", visible_lines(text.trim_end()))
+    program.tools_of(agent).iter().map(present).collect()
 }
 
 /// What the entry can call, and what becomes of it as of now.
 pub fn tools(runtime: &Runtime) -> String {
-    let program = runtime.program();
-    let Entry::Agent(name) = &program.entry else { return "no tools\n".to_owned() };
-    let Some(agent) = program.agents.get(name) else { return "no tools\n".to_owned() };
-    let granted: Vec<String> = runtime
-        .granted()
-        .into_iter()
-        .filter(|grant| grant.agent == *name && grant.only.is_none())
-        .map(|grant| grant.tool)
-        .collect();
-    let tools = program.tools_of(agent);
+    let tools = present_tools(runtime);
     let width = tools.iter().map(|tool| visible(&tool.name).chars().count()).max().unwrap_or_default();
-    let line = |tool: &llm_do::reach::ReachableTool<'_>| {
-        let verdict = if granted.iter().any(|name| *name == *tool.name) {
-            "allowed in this session".into()
-        } else {
-            verdict_words(&tool.verdict)
-        };
+    let line = |tool: &PresentTool| {
+        let verdict = if tool.is_granted { "allowed in this session".into() } else { verdict_words(&tool.verdict) };
         format!("{:width$}  {verdict}\n", visible(&tool.name))
     };
     let lines: String = tools.iter().map(line).collect();
     if lines.is_empty() { "no tools\n".to_owned() } else { lines }
 }
 
+/// What a chat begins with: whom one talks to, what they can do, and what becomes of it.
+pub fn greeting(project: &str, session: &Session, asks: bool) -> String {
+    let runtime = &session.runtime;
+    let program = runtime.program();
+    let kept = session.keeper.as_ref().is_some_and(|keeper| keeper.store().is_some());
+    let mut parts = vec![visible(project).into_owned()];
+    if let Entry::Agent(name) = &program.entry {
+        let model = program.agents.get(name).map(|agent| agent.model.to_string());
+        parts.extend([Some(name.clone()), model].into_iter().flatten().map(|part| visible(&part).into_owned()));
+    }
+    parts.extend(tool_count(&present_tools(runtime), asks));
+    parts.extend(kept.then(|| runtime.run_id().to_owned()));
+    let ends = if kept { "the chat is kept" } else { "the chat is not kept" };
+    format!("{}\n/help lists commands, Ctrl-D leaves, {ends}\n", parts.join(" · "))
+}
+
+fn tool_count(tools: &[PresentTool], asks: bool) -> Option<String> {
+    let asking = tools.iter().filter(|tool| match tool.verdict {
+        DeclaredVerdict::Ask | DeclaredVerdict::AlwaysAsk => asks && !tool.is_granted,
+        DeclaredVerdict::Allow | DeclaredVerdict::Block | DeclaredVerdict::ByCommand(_) | DeclaredVerdict::Unknown => {
+            false
+        }
+    });
+    let asking = match asking.count() {
+        0 => String::new(),
+        count => format!(", {count} ask"),
+    };
+    match tools.len() {
+        0 => None,
+        1 => Some(format!("1 tool{asking}")),
+        count => Some(format!("{count} tools{asking}")),
+    }
+}
+
+/// The lasting rules that allow calls in this project: where each stands, and what it says. Those that were added meanwhile are
+/// among them.
+fn lasting_rules(program: &Program, settings: &Settings) -> Result<String, Failure> {
+    let own = rules::load(settings)?;
+    let of_project = program.rules.iter().filter(|rule| rule.source() == RuleSource::Manifest);
+    let (today, root) = (rules::today(), program.root.canonicalize().unwrap_or_else(|_| program.root.clone()));
+    let allows = |rule: &&Arc<LastingRule>| rule.rule() == Rule::Allow && rule.silence(Some(&root), &today).is_none();
+    let line = |rule: &Arc<LastingRule>| format!("{}  {}\n", visible(rule.place()), visible(rule.shown()));
+    Ok(of_project.chain(&own).filter(allows).map(line).collect())
+}
+
 /// What runs without a question, or is asked about again from now on.
-pub fn approvals(wanted: ApprovalsCommand, runtime: &Runtime) -> String {
+pub fn approvals(wanted: ApprovalsCommand, runtime: &Runtime, settings: Option<&Settings>) -> String {
     let granted = runtime.granted();
     let words = |grant: &llm_do::approval::SessionGrant| {
         let only = grant.only.as_ref().map_or_else(
@@ -190,12 +258,19 @@ pub fn approvals(wanted: ApprovalsCommand, runtime: &Runtime) -> String {
         format!("{} › {} {only}", visible(&grant.agent), visible(&grant.tool))
     };
     match wanted {
-        ApprovalsCommand::List if granted.is_empty() => {
-            "nothing was allowed for this session; lasting rules are listed by `llm-do policy`\n".to_owned()
-        }
         ApprovalsCommand::List => {
             let line = |(index, grant)| format!("{}  {}, until you leave\n", index + 1, words(grant));
-            granted.iter().enumerate().map(line).collect()
+            let session: String = granted.iter().enumerate().map(line).collect();
+            let session =
+                if session.is_empty() { "nothing was allowed for this session\n".to_owned() } else { session };
+            let lasting = settings.map(|settings| lasting_rules(runtime.program(), settings));
+            let lasting = match lasting {
+                None => String::new(),
+                Some(Ok(rules)) if rules.is_empty() => "no lasting rule allows a call here\n".to_owned(),
+                Some(Ok(rules)) => format!("lasting rules, which `llm-do policy edit` changes:\n{rules}"),
+                Some(Err(failure)) => Failure::words(&failure).0 + "\n",
+            };
+            session + &lasting
         }
         ApprovalsCommand::ForgetAll => {
             for grant in &granted {
@@ -242,22 +317,18 @@ pub fn kept_words(kept: &KeptTurn) -> String {
     }
 }
 
-/// The most that is shown of an argument.
-const LONGEST_SUBJECT: usize = 60;
-
 /// A call in a few words: its tool, and what it was about.
 fn call_words(call: &ToolCall) -> String {
-    match subject(call) {
-        Some(subject) => format!("{} {}", visible(&call.tool), visible_start(&subject, LONGEST_SUBJECT)),
-        None => visible(&call.tool).into_owned(),
+    match &call.arguments {
+        Arguments::Object(arguments) => calls::words(&call.tool, arguments),
+        Arguments::Malformed(_) => visible(&call.tool).into_owned(),
     }
 }
 
 /// The argument that says what a call is about.
 fn subject(call: &ToolCall) -> Option<String> {
-    const SUBJECTS: &[&str] = &["path", "command", "url", "query", "pattern", "name", "input"];
-    let Arguments::Object(arguments) = &call.arguments else { return None };
-    let arguments = arguments.to::<serde_json::Value>().ok()?;
-    let text = |name: &&str| arguments.get(*name).and_then(serde_json::Value::as_str).map(str::to_owned);
-    SUBJECTS.iter().find_map(text)
+    match &call.arguments {
+        Arguments::Object(arguments) => calls::subject(arguments),
+        Arguments::Malformed(_) => None,
+    }
 }

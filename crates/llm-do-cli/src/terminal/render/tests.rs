@@ -7,7 +7,16 @@ use super::*;
 
 fn view(verbosity: Verbosity, live: bool, streamed: bool) -> View {
     let plain = Styles { coloured: false };
-    View { verbosity, live, streamed, stdout_is_terminal: streamed, stdout: plain, stderr: plain }
+    View {
+        verbosity,
+        live,
+        streamed,
+        stdout_is_terminal: streamed,
+        stdout: plain,
+        answers: MarkdownForm::Source,
+        stderr: plain,
+        thoughts: Thoughts::Hidden,
+    }
 }
 
 fn event(depth: usize, kind: EventKind) -> Event {
@@ -85,7 +94,7 @@ fn shown(view: View) -> String {
 
 #[test]
 fn a_watched_run_shows_calls_and_the_answer_as_it_comes() {
-    let expected = "<I will ask.\n>→ child {\"input\":\"go\"}\n  → read {\"path\":\"a\\u001b\"}\n  ✗ read: no \\u{1b}[2J file\n← child done (2.1 s)\nnote: the answer begins again\n<Here **it** is\n>";
+    let expected = "<I will ask.\n>→ child go\n  → read a\\u{1b}\n  ✗ read a\\u{1b}: no \\u{1b}[2J file\n← child go (2.1 s)\n  │ done\nnote: the answer begins again\n<Here **it** is\n>";
     assert_eq!(shown(view(Verbosity::Normal, true, true)), expected);
 }
 
@@ -108,4 +117,15 @@ fn an_answer_that_came_in_one_piece_is_shown_whole() {
     let mut pieces = Vec::new();
     renderer.render(&event(0, EventKind::TextComplete { text: "whole".into() }), None, &mut pieces);
     assert_eq!(pieces, [OutputPiece::Out("whole".into()), OutputPiece::Out("\n".into())]);
+}
+
+#[test]
+fn what_went_wrong_is_told_to_its_end() {
+    let error =
+        "invalid arguments: `new_text` is unknown; did you mean `new_string`? it takes path, old_string, new_string";
+    let rows = in_rows(error, 60);
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[1], "  `new_string`? it takes path, old_string, new_string");
+    assert!(in_rows(&"word ".repeat(1000), 60).iter().all(|row| width(row) <= 60));
+    assert!(in_rows(&"x".repeat(1000), 60).last().unwrap().ends_with('…'));
 }

@@ -15,7 +15,7 @@ from llm_do._host.faults import problem, refused, shown
 from llm_do._host.output import CURRENT_CALL
 from llm_do._host.signature import Invalid
 from llm_do._host.tools import ApprovalNeeded, PlainTool, Toolset, known_tools, maybe_await, run
-from llm_do.faults import RunEnded
+from llm_do.faults import NotSure, RunEnded
 from llm_do.runtime import AgentSpec, CallContext, EntrySpec, PromptInput, ToolsetSpec
 from llm_do.toolsets import BuiltInToolset
 from llm_do.toolsets.builtins import BuiltIn
@@ -109,6 +109,8 @@ class Host:
         """Imports the files and says what they offer; `None` if only a loop can find out all of it."""
         try:
             self._root = params["root"]
+            if params.get("memory"):
+                limit_memory(params["memory"])
             self._exports, self._classes = Exports(self._root), Classes(self._root)
             self._exports.load(params["files"])
             waiting = False
@@ -346,6 +348,18 @@ class Host:
 
             return {"invalid": violations(error)}
 
+    async def on_answer(self, params: Any) -> Any:
+        """What a function answers in the place of an agent: its fields by name, anything else as it is."""
+        function = getattr(self._exports.modules.get(params["file"]), params["function"], None)
+        if not callable(function):
+            raise Mistake(f"{params['file']} has no function `{params['function']}`")
+        given = params["value"]
+        try:
+            result = await (run(function, **given) if isinstance(given, dict) else run(function, given))
+        except NotSure as unsure:
+            return {"not_sure": str(unsure)}
+        return {"value": values.to_value(result)}
+
     async def on_entry(self, params: Any) -> Any:
         """What an entry takes: asked once, before it runs."""
         entry = self._entry(params["file"], params["function"])
@@ -382,6 +396,18 @@ class Host:
         if not callable(value):
             raise Mistake(f"{file} has no function `{function}`")
         return EntrySpec(name=function, main=value)
+
+
+def limit_memory(more: int) -> None:
+    """From now on the process may take so many bytes more than it has, whatever the code in it wants."""
+    import resource
+
+    try:
+        with open("/proc/self/statm") as sizes:
+            taken = int(sizes.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        taken = more
+    resource.setrlimit(resource.RLIMIT_AS, (taken + more, taken + more))
 
 
 def _definition(toolset: BuiltInToolset) -> dict[str, Any]:

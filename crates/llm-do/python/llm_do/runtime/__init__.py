@@ -395,6 +395,12 @@ class CallContext:
         return [Attachment.given(number, file) for number, file in enumerate(self._seen.get("attachments", ()))]
 
     @property
+    def traceparent(self) -> Union[str, None]:
+        """The span of this call, as W3C Trace Context writes it, for whoever works for it elsewhere; nothing if the run is not
+        traced."""
+        return self._seen.get("traceparent")
+
+    @property
     def config(self) -> CallConfig:
         return CallConfig(invocation_name=self.agent, depth=self.depth, model=self.model)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 if TYPE_CHECKING:
     from pathlib import Path
 
-_READING = ("read_file", "list_files")
+_READING = ("read_file", "list_files", "search_files")
 _WRITING = ("write_file", "edit_file")
 
 __all__ = ["BuiltInToolset", "FileSystemToolset", "ReadOnlyFileSystemToolset", "ShellToolset"]
@@ -24,7 +24,7 @@ class BuiltInToolset:
 
 
 class FileSystemToolset(BuiltInToolset):
-    """Files beneath a directory: `read_file`, `list_files`, `write_file`, `edit_file`.
+    """Files beneath a directory: `read_file`, `list_files`, `search_files`, `write_file`, `edit_file`.
 
     A relative path is relative to the project root and stays inside it. What reads is allowed unless `read_approval`,
     what writes asks unless `write_approval` is false; secrets and files of the project itself ask whatever is said here.

@@ -14,6 +14,7 @@ NAMES = (
     "filesystem_project_ro",
     "shell_readonly",
     "shell_file_ops",
+    "ask_user",
     "dynamic_agents",
 )
 

@@ -320,23 +320,26 @@ fn a_journal_of_another_version_is_refused() {
 
 #[tokio::test]
 async fn after_a_failed_write_nothing_runs_any_more() {
-    let desk = Desk::new();
-    std::fs::write(desk.path(), "").unwrap();
-    // A handle that cannot write stands for a full disk.
-    let signer = Signer::after(LineMac::default(), None);
-    let (file, durability) = (File::open(desk.path()).unwrap(), Durability::Synced);
-    let writer = Writer::start(WriterTarget { file, durability, blobs: None }, signer).unwrap();
-    let mode = Mode::Writes { writer, _replaced: None };
-    let header = RunLine::header(RunIdentity::default(), RawJson::of(&"header"), 0, None);
-    let lines = ParsedLines { header, parts: BTreeMap::new(), steps: Vec::new(), notes: Vec::new(), ended: None };
-    let contents = JournalContents::of(lines).unwrap();
-    let journal = Arc::new(FileJournal::of(contents, mode, Matching::Exact, JournalSettings::default()));
-    let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
-    assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
-    for (key, kind) in [("m0", StepKind::Model), ("c1", StepKind::Tool), ("q", StepKind::Ask)] {
-        assert_eq!(desk.take(&journal, key, step(kind), Ok(7)).await, Err(failed.clone()));
+    for durability in [Durability::Written, Durability::Synced] {
+        let desk = Desk::new();
+        std::fs::write(desk.path(), "").unwrap();
+        // A handle that cannot write stands for a full disk.
+        let signer = Signer::after(LineMac::default(), None);
+        let target = WriterTarget { file: File::open(desk.path()).unwrap(), durability, blobs: None, replica: None };
+        let writer = Writer::start(target, signer, Vec::new()).unwrap();
+        let mode = Mode::Writes { writer, _replaced: None };
+        let header = RunLine::header(RunIdentity::default(), RawJson::of(&"header"), 0, None);
+        let (parts, steps, notes, delivered) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        let lines = ParsedLines { header, parts, steps, notes, delivered, ended: None, is_of_others: false };
+        let contents = JournalContents::of(lines).unwrap();
+        let journal = Arc::new(FileJournal::of(contents, mode, Matching::Exact, JournalSettings::default()));
+        let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
+        assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
+        for (key, kind) in [("m0", StepKind::Model), ("c1", StepKind::Tool), ("q", StepKind::Ask)] {
+            assert_eq!(desk.take(&journal, key, step(kind), Ok(7)).await, Err(failed.clone()));
+        }
+        assert_eq!(desk.runs(), 0);
     }
-    assert_eq!(desk.runs(), 0);
 }
 
 #[tokio::test]

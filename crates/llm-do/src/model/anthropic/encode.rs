@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::message::{
     Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ThinkingPart, ToolCall, ToolMessage,
-    ToolResult, UserMessage,
+    ToolResult, UserMessage, quoted,
 };
 use crate::model::body::{BodyFields, BodyTail, RequestBody};
 use crate::model::call_ids::CallIds;
@@ -94,6 +94,7 @@ enum Block<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum NewBlock<'a> {
     Text {
+        #[serde(serialize_with = "quoted")]
         text: Cow<'a, str>,
     },
     Image {

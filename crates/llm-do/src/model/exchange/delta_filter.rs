@@ -1,7 +1,7 @@
 //! What listeners have heard of a reply that is still coming. When a broken stream is asked for again, they do not hear
 //! the same words twice.
 
-use crate::event::{EventKind, Events};
+use crate::event::{EventKind, Events, SilenceClock};
 use crate::message::ServerToolPart;
 use crate::model::protocol::Delta;
 
@@ -48,6 +48,11 @@ impl DeltaProgress {
 }
 
 impl<'a> DeltaFilter<'a> {
+    /// How long nothing has come, if somebody wants to know.
+    pub(crate) fn silence(&self) -> Option<&'a SilenceClock> {
+        self.events.watched_silence()
+    }
+
     /// A reply of which nothing has come yet, told to these listeners.
     pub(crate) fn new(events: &'a Events) -> Self {
         Self {

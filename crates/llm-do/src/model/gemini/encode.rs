@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::generation::Generation;
 use super::opening::opening;
-use crate::message::{Attachment, Content, Message, RawJson, Reply, ReplyPart, TextPart, ToolCall, ToolResult};
+use crate::message::{Attachment, Content, Message, RawJson, Reply, ReplyPart, TextPart, ToolCall, ToolResult, quoted};
 use crate::model::Head;
 use crate::model::body::{BodyTail, RequestBody};
 use crate::model::content::{Base64, VisibleContent, arguments_object, shown};
@@ -120,7 +120,7 @@ enum Part<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum NewPart<'a> {
-    Text(Cow<'a, str>),
+    Text(#[serde(serialize_with = "quoted")] Cow<'a, str>),
     InlineData(Blob<'a>),
     FunctionResponse(FunctionResponse<'a>),
 }

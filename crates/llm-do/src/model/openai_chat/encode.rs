@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::message::{
-    Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, ToolCall, ToolMessage, ToolResult,
+    Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, ToolCall, ToolMessage, ToolResult, quoted,
 };
 use crate::model::body::{BodyFields, BodyTail, Elements, RequestBody};
 use crate::model::call_ids::CallIds;
@@ -95,6 +95,7 @@ impl Encoder for ChatEncoder {
 #[derive(Serialize)]
 struct PlainMessage<'a> {
     role: &'static str,
+    #[serde(serialize_with = "quoted")]
     content: &'a str,
 }
 
@@ -107,7 +108,7 @@ struct UserMessage<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum UserContent<'a> {
-    Text(Cow<'a, str>),
+    Text(#[serde(serialize_with = "quoted")] Cow<'a, str>),
     Parts(Vec<UserPart<'a>>),
 }
 

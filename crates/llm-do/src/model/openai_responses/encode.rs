@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::items::{Fields, Wrapping, shown_fields};
 use super::opening::opening;
 use crate::message::{
-    Content, Message, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ToolCall, ToolMessage, ToolResult,
+    Content, Message, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ToolCall, ToolMessage, ToolResult, quoted,
 };
 use crate::model::Head;
 use crate::model::body::{BodyTail, Elements, RequestBody};
@@ -75,7 +75,7 @@ struct UserMessage<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Input<'a> {
-    Text(Cow<'a, str>),
+    Text(#[serde(serialize_with = "quoted")] Cow<'a, str>),
     Parts(Vec<InputPart<'a>>),
 }
 
@@ -83,7 +83,10 @@ enum Input<'a> {
 #[serde(tag = "type")]
 enum InputPart<'a> {
     #[serde(rename = "input_text")]
-    Text { text: Cow<'a, str> },
+    Text {
+        #[serde(serialize_with = "quoted")]
+        text: Cow<'a, str>,
+    },
     #[serde(rename = "input_image")]
     Image { image_url: DataUrl<'a> },
     #[serde(rename = "input_file")]
@@ -118,6 +121,7 @@ enum NewItem<'a> {
 #[derive(Serialize)]
 struct OutputText<'a> {
     r#type: &'static str,
+    #[serde(serialize_with = "quoted")]
     text: &'a str,
 }
 

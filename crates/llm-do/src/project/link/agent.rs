@@ -1,7 +1,7 @@
 //! One worker file → one [`AgentSpec`].
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::model::provider::{OfferedTool, PROVIDERS, ProtocolKind, Restriction, 
 use crate::model::scripted::{Script, script_of};
 use crate::project::worker::{self, PythonClass, SchemaSource, WorkerFile};
 use crate::project::{
-    AgentSpec, AllowWorkers, Code, DoubtfulRule, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join,
+    AgentSpec, AllowWorkers, Code, DoubtfulRule, Fallback, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join,
 };
 use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Span};
@@ -25,7 +25,9 @@ use crate::syntax::names;
 use crate::syntax::tree::{self, Language, Node, NodeKind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
-use crate::tools::source::{AgentToolNames, BUILT_INS, Grammar, ShellConfig, ToolsetSource};
+use crate::tools::source::{
+    AgentToolNames, BUILT_INS, Grammar, SEARCH_FILES, ShellConfig, ToolsetSource, Variant, rule_of_reading,
+};
 
 /// Longer than any model's name; what is compiled has to be bounded.
 const LONGEST_PATTERN: usize = 256;
@@ -42,9 +44,15 @@ enum WrittenSchema {
 
 /// What of an agent follows from its model.
 pub(super) struct AgentModel {
-    pub model: ModelName,
-    pub script: Option<Arc<Script>>,
+    pub first: Fallback,
+    /// Asked in turn where the provider of the one before has trouble.
+    pub others: Vec<Fallback>,
     pub server_tools: Vec<ServerTool>,
+}
+
+/// Models as people read them.
+fn listed<'m>(models: impl IntoIterator<Item = &'m ModelName>) -> String {
+    models.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl<'a> Linker<'a> {
@@ -54,16 +62,69 @@ impl<'a> Linker<'a> {
     }
 
     fn agent_model(&mut self, loaded: &'a LoadedWorker) -> Option<AgentModel> {
+        if !self.asks_agent(&loaded.worker.name.value) {
+            self.count_choice(loaded);
+            let first = Fallback { model: ModelName::none(), script: Some(Arc::default()) };
+            return Some(AgentModel { first, others: Vec::new(), server_tools: Vec::new() });
+        }
         let choice = self.model(&loaded.worker)?;
-        let server_tools = self.server_tools(&loaded.worker, &choice.model);
-        let script = self.script(loaded.directory(), &loaded.worker, &choice);
-        let named = loaded.worker.model.as_ref().and_then(|model| ModelName::parse(&model.value).ok());
-        if let Some(named) = named.filter(|named| *named != choice.model) {
-            let (agent, file) = (&loaded.worker.name.value, loaded.path.display().to_string());
-            let fact = format!("{agent} uses {} instead of {named} ({file})", choice.model);
+        let server_tools = self.server_tools(&loaded.worker, &choice);
+        let mut models = Vec::new();
+        for model in choice.all() {
+            let script = self.script(loaded.directory(), &loaded.worker, model, &choice.by);
+            models.push(Fallback { model: model.clone(), script });
+        }
+        self.tell_models(loaded, &choice);
+        let mut models = models.into_iter();
+        Some(AgentModel { first: models.next()?, others: models.collect(), server_tools })
+    }
+
+    /// Whether a model may be asked for the agent: not where code alone answers in its place.
+    fn asks_agent(&self, name: &str) -> bool {
+        self.stand_in(name).is_none_or(|stand_in| stand_in.mode.asks_agent())
+    }
+
+    /// A choice that was meant for an agent whose work code does now is no mistake.
+    fn count_choice(&mut self, loaded: &LoadedWorker) {
+        let from_file: Vec<ModelName> =
+            loaded.worker.models.iter().filter_map(|model| ModelName::parse(&model.value).ok()).collect();
+        let name = &loaded.worker.name.value;
+        let is_entry = self.entry_agent.as_deref() == Some(name.as_str());
+        let place = if is_entry { AgentPlace::Entry } else { AgentPlace::Elsewhere };
+        let chosen = self.models.choose(name, place, &from_file, None);
+        self.choices_used.extend(chosen.ok().map(|choice| choice.by.clone()));
+    }
+
+    /// What was chosen instead of what the file says, and which of several models are not asked.
+    fn tell_models(&mut self, loaded: &LoadedWorker, choice: &ChosenModel) {
+        let worker = &loaded.worker;
+        let agent = &worker.name.value;
+        let chosen = listed(choice.all());
+        let written: Vec<ModelName> =
+            worker.models.iter().filter_map(|model| ModelName::parse(&model.value).ok()).collect();
+        if !written.is_empty() && !choice.all().eq(&written) {
+            let (written, file) = (listed(&written), loaded.path.display());
+            self.replaced_models
+                .push(visible(&format!("{agent} uses {chosen} instead of {written} ({file})")).into_owned());
+        }
+        for model in &choice.left_out {
+            let fact = format!("{agent} leaves out {model}, which it is not compatible with");
             self.replaced_models.push(visible(&fact).into_owned());
         }
-        Some(AgentModel { model: choice.model, script, server_tools })
+        // One that has a key stands in for those that have none.
+        let keyless = |model: &&ModelName| self.lacks_key(&model.provider);
+        if choice.all().all(|model| !self.lacks_key(&model.provider)) || choice.all().all(|model| keyless(&model)) {
+            return;
+        }
+        let skipped: Vec<String> = choice
+            .all()
+            .filter(keyless)
+            .map(|model| {
+                let variables = self.key_variables(&model.provider).join(" or ");
+                visible(&format!("{agent} skips {model}: {variables} is not set")).into_owned()
+            })
+            .collect();
+        self.replaced_models.extend(skipped);
     }
 
     /// Everything else is looked at even if there is no model: all mistakes are reported together.
@@ -79,21 +140,30 @@ impl<'a> Linker<'a> {
         let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name, namespace)).collect();
         let mut toolsets: Vec<ToolsetUse> =
             worker.toolsets.iter().filter_map(|name| self.toolset(worker, name, namespace)).collect();
+        toolsets.extend(self.project.skill_toolset(loaded, &mut self.problems));
+        self.let_search_give_way(worker, &mut tools, &mut toolsets);
         let (rules, doubtful_rules) = self.rules(worker, &tools.iter().chain(&toolsets).collect::<Vec<_>>());
         for (used, rules) in tools.iter_mut().chain(&mut toolsets).zip(rules) {
             used.rules = rules;
         }
         let output = self.typing(loaded.directory(), worker.schema_out.as_ref(), Direction::Output);
         let allow_workers = self.allow_workers(worker);
-        let AgentModel { model, script, server_tools } = model?;
+        let summariser = self.summariser(worker);
+        let AgentModel { first: Fallback { model, script }, others: fallbacks, server_tools } = model?;
+        let stand_in = self.stand_in(&worker.name.value).cloned();
+        if stand_in.as_ref().is_some_and(|stand_in| !stand_in.mode.asks_agent()) {
+            // Code has none.
+            (tools, toolsets) = (Vec::new(), Vec::new());
+        }
         let patterns = |list: &Vec<Located<String>>| list.iter().map(|pattern| pattern.value.clone()).collect();
         Some(AgentSpec {
             compatible_models: worker.compatible_models.as_ref().map(patterns),
             name: worker.name.value.clone(),
             file: loaded.path.clone(),
             description: worker.described(),
-            instructions: worker.instructions.clone(),
+            instructions: self.project.told(loaded),
             model,
+            fallbacks,
             script,
             input,
             prompt: worker.prompt.as_ref().map(|prompt| prompt.value.clone()),
@@ -106,43 +176,33 @@ impl<'a> Linker<'a> {
             settings: worker.model_settings.clone(),
             limits: worker.limits.clone(),
             context: worker.context,
+            cached: worker.cached,
+            summariser,
             attachment_policy: worker.attachment_policy.clone(),
             locked: worker.locked,
+            stand_in,
         })
     }
 
     fn model(&mut self, worker: &'a WorkerFile) -> Option<ChosenModel> {
         let name = &worker.name;
-        let from_file = match worker.model.as_ref().map(|model| (model, ModelName::parse(&model.value))) {
-            None => None,
-            Some((_, Ok(parsed))) => Some(parsed),
-            Some((model, Err(error))) => {
-                let hint = match &error {
-                    ModelNameError::NoProvider { text } => format!("write `{}`", with_provider(text)),
-                    ModelNameError::Malformed { .. } => {
-                        "write `anthropic:claude-haiku-4-5`, or another model".to_owned()
-                    }
-                };
-                self.problems.push(Diagnostic::error(model.span, name_error(&error)).hint(hint));
-                return None;
-            }
-        };
+        let from_file = self.models_of_file(worker)?;
         let patterns = match &worker.compatible_models {
             Some(list) => Some(self.patterns(list)?),
             None => None,
         };
         let is_entry = self.entry_agent.as_deref() == Some(name.value.as_str());
         let place = if is_entry { AgentPlace::Entry } else { AgentPlace::Elsewhere };
-        let choice = self.models.choose(&name.value, place, from_file.as_ref(), patterns.as_deref());
+        let choice = self.models.choose(&name.value, place, &from_file, patterns.as_deref());
         match choice {
             Ok(choice) => {
                 self.choices_used.push(choice.by.clone());
-                self.check_provider(worker, &choice).then_some(choice)
+                self.check_providers(worker, &choice).then_some(choice)
             }
             Err(ChoiceError::NoModel) if worker.is_mistaken(&["model"]) => None,
             Err(ChoiceError::NoModel) if self.models.may_be_open => {
                 self.without_model.push(name.value.clone());
-                Some(ChosenModel { model: ModelName::none(), by: ChosenBy::Unasked })
+                Some(ChosenModel::only(ModelName::none(), ChosenBy::Unasked))
             }
             Err(ChoiceError::NoModel) => {
                 let problem = Diagnostic::error(name.span, format!("no model for agent `{}`", name.value));
@@ -169,6 +229,55 @@ impl<'a> Linker<'a> {
         }
     }
 
+    /// The models that the file names; `None` if one of them is no model, which is reported.
+    fn models_of_file(&mut self, worker: &WorkerFile) -> Option<Vec<ModelName>> {
+        let mut models = Vec::new();
+        let mut is_mistaken = false;
+        for written in &worker.models {
+            match ModelName::parse(&written.value) {
+                Ok(model) => models.push(model),
+                Err(error) => {
+                    let hint = match &error {
+                        ModelNameError::NoProvider { text } => format!("write `{}`", with_provider(text)),
+                        ModelNameError::Malformed { .. } => {
+                            "write `anthropic:claude-haiku-4-5`, or another model".to_owned()
+                        }
+                    };
+                    self.problems.push(Diagnostic::error(written.span, name_error(&error)).hint(hint));
+                    is_mistaken = true;
+                }
+            }
+        }
+        (!is_mistaken).then_some(models)
+    }
+
+    /// The model that the file names for summaries. One model for all agents is one for these too.
+    fn summariser(&mut self, worker: &WorkerFile) -> Option<ModelName> {
+        let written = worker.summariser.as_ref()?;
+        let model = match ModelName::parse(&written.value) {
+            Ok(model) => model,
+            Err(error) => {
+                let hint = "write `provider:model`";
+                self.problems.push(Diagnostic::error(written.span, name_error(&error)).hint(hint));
+                return None;
+            }
+        };
+        let name = &model.provider;
+        if name == "scripted" {
+            self.problems.push(Diagnostic::error(written.span, "a script cannot summarise: name a model"));
+            return None;
+        }
+        if provider(name).is_none() && self.models.custom(name).is_none() && !self.is_python_provider(name) {
+            let fact = format!("unknown provider `{}` in the model `{}`", visible(name), visible(&written.value));
+            let names = PROVIDERS.iter().map(|row| row.name);
+            let names = names.chain(self.models.providers.iter().map(|custom| custom.name.as_str()));
+            let hint = self.problems.suggest(name, "providers", names);
+            self.problems.push(Diagnostic::error(written.span, fact).maybe_hint(hint));
+            return None;
+        }
+        self.models.all.is_none().then_some(model)
+    }
+
     /// Where a choice comes from, in words.
     fn origin(&self, by: &ChosenBy) -> String {
         match (by, &self.models.option) {
@@ -183,12 +292,12 @@ impl<'a> Linker<'a> {
     }
 
     /// What a scripted model follows: a file beside the worker file, or one that the user named.
-    fn script(&mut self, base: &Path, worker: &WorkerFile, choice: &ChosenModel) -> Option<Arc<Script>> {
-        if choice.model.provider != "scripted" {
+    fn script(&mut self, base: &Path, worker: &WorkerFile, model: &ModelName, by: &ChosenBy) -> Option<Arc<Script>> {
+        if model.provider != "scripted" {
             return None;
         }
-        if choice.by == ChosenBy::File {
-            let listed = worker.model.as_ref().and_then(script_of)?;
+        if *by == ChosenBy::File {
+            let listed = worker.models.iter().filter_map(script_of).find(|script| script.value == model.model)?;
             let path = super::normal(&lexical_join(base, Path::new(&listed.value))?);
             let file = *self.project.references.get(&path)?;
             let mut problems = Diagnostics::default();
@@ -196,7 +305,7 @@ impl<'a> Linker<'a> {
             self.problems.extend(problems);
             return script.map(Arc::new);
         }
-        self.chosen_script(&choice.model.model)
+        self.chosen_script(&model.model)
     }
 
     /// A script that the user named: read once, however many agents follow it.
@@ -250,17 +359,37 @@ impl<'a> Linker<'a> {
         Some(patterns)
     }
 
-    fn check_provider(&mut self, worker: &'a WorkerFile, choice: &ChosenModel) -> bool {
-        let name = &choice.model.provider;
+    fn check_providers(&mut self, worker: &'a WorkerFile, choice: &ChosenModel) -> bool {
+        let mut are_known = true;
+        for model in choice.all() {
+            are_known &= self.check_provider(worker, model, &choice.by);
+        }
+        // It is enough that one of several can be asked.
+        if are_known && choice.all().all(|model| self.lacks_key(&model.provider)) {
+            self.keyless.entry(choice.model.provider.clone()).or_default().push(&worker.name.value);
+        }
+        are_known
+    }
+
+    fn lacks_key(&self, name: &str) -> bool {
+        let needs_key = match provider(name) {
+            Some(row) => row.needs_key(),
+            None => self.models.custom(name).is_some_and(|custom| custom.key_variable.is_some()),
+        };
+        needs_key && !self.models.keys.contains(name)
+    }
+
+    fn check_provider(&mut self, worker: &'a WorkerFile, model: &ModelName, by: &ChosenBy) -> bool {
+        let name = &model.provider;
         let known = provider(name);
         if known.is_none() && self.models.custom(name).is_none() && !self.is_python_provider(name) {
-            let place = match (&worker.model, &choice.by) {
-                (Some(model), ChosenBy::File) => DiagnosticPlace::At(model.span),
-                _ if !self.refused_choices.insert(choice.model.clone()) => return false,
+            let is_it = |written: &&Located<String>| ModelName::parse(&written.value).is_ok_and(|name| name == *model);
+            let place = match (worker.models.iter().find(is_it), by) {
+                (Some(written), ChosenBy::File) => DiagnosticPlace::At(written.span),
+                _ if !self.refused_choices.insert(model.clone()) => return false,
                 _ => DiagnosticPlace::Outside,
             };
-            let fact =
-                format!("unknown provider `{}` in the model `{}`", visible(name), visible(&choice.model.to_string()));
+            let fact = format!("unknown provider `{}` in the model `{}`", visible(name), visible(&model.to_string()));
             let names = PROVIDERS
                 .iter()
                 .map(|row| row.name)
@@ -268,37 +397,35 @@ impl<'a> Linker<'a> {
             let hint = match (&place, names::nearest(name, names.clone())) {
                 // What was typed can be typed again.
                 (DiagnosticPlace::Outside, Some(near)) => {
-                    Some(format!("did you mean `{near}:{}`?", visible(&choice.model.model)))
+                    Some(format!("did you mean `{near}:{}`?", visible(&model.model)))
                 }
                 (_, Some(near)) => self.problems.is_read().then(|| {
                     let all = names::there_are("providers", names);
-                    format!("did you mean `{near}:{}`? {all}", choice.model.model)
+                    format!("did you mean `{near}:{}`? {all}", model.model)
                 }),
                 (_, None) => self.problems.suggest(name, "providers", names),
             };
             self.problems.push(Diagnostic::error(place, fact).maybe_hint(hint));
             return false;
         }
-        let needs_key = match known {
-            Some(row) => row.needs_key(),
-            None => self.models.custom(name).is_some_and(|custom| custom.key_variable.is_some()),
-        };
-        if needs_key && !self.models.keys.contains(name) {
-            self.keyless.entry(name.clone()).or_default().push(&worker.name.value);
-        }
         true
     }
 
     /// A script has no server: its agents do without, so that a project can be tried as it is.
-    fn server_tools(&mut self, worker: &WorkerFile, model: &ModelName) -> Vec<ServerTool> {
+    fn server_tools(&mut self, worker: &WorkerFile, choice: &ChosenModel) -> Vec<ServerTool> {
         let Some(first) = worker.server_side_tools.first() else { return Vec::new() };
-        if provider(&model.provider).is_some_and(|row| row.protocol == ProtocolKind::Scripted) {
+        let is_scripted =
+            |model: &ModelName| provider(&model.provider).is_some_and(|row| row.protocol == ProtocolKind::Scripted);
+        if choice.all().any(is_scripted) {
             let fact = "a scripted model has no server-side tools: they are left out";
             self.problems.push(Diagnostic::note(first.span, fact));
             return Vec::new();
         }
-        if !model.is_none() {
-            self.check_server_tools(worker, model);
+        let mut checked = BTreeSet::new();
+        for model in choice.all().filter(|model| !model.is_none()) {
+            if checked.insert(&model.provider) {
+                self.check_server_tools(worker, model);
+            }
         }
         worker.server_side_tools.iter().map(|tool| tool.value.clone()).collect()
     }
@@ -412,12 +539,16 @@ impl<'a> Linker<'a> {
         Some(node)
     }
 
-    /// A name under `tools`: one exported function, or an agent. Work that moves from one to the other keeps its
-    /// name, and its caller need not know: each is one tool, under either key.
+    /// A name under `tools`: one exported function, or an agent, also one over a list. Work that moves from one to the other
+    /// keeps its name, and its caller need not know: each is one tool, under either key.
     fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match (namespace.function(&name.value), namespace.resolve(&name.value)) {
             (Some(function), _) => Arc::clone(function),
-            (None, NameResolution::Source(agent)) if matches!(**agent, ToolsetSource::Agent(_)) => Arc::clone(agent),
+            (None, NameResolution::Source(agent))
+                if matches!(**agent, ToolsetSource::Agent(_) | ToolsetSource::Map(_)) =>
+            {
+                Arc::clone(agent)
+            }
             (None, NameResolution::Source(_) | NameResolution::Broken | NameResolution::Unknown)
                 if self.may_be_python() =>
             {
@@ -438,7 +569,7 @@ impl<'a> Linker<'a> {
                 return None;
             }
         };
-        Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
+        Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new(), rule_places: BTreeMap::new() })
     }
 
     /// A name under `toolsets`: what the namespace has, or else one exported function.
@@ -448,7 +579,7 @@ impl<'a> Linker<'a> {
             NameResolution::Broken => return None,
             NameResolution::Unknown => self.function_or_open(worker, name, namespace)?,
         };
-        Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
+        Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new(), rule_places: BTreeMap::new() })
     }
 
     fn function_or_open(
@@ -481,6 +612,7 @@ impl<'a> Linker<'a> {
     fn rules(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse]) -> (Vec<Rules>, Vec<DoubtfulRule>) {
         let tools: Vec<DeclaredTools<'_>> = uses.iter().map(|used| used.source.declared_tools()).collect();
         self.check_clashes(worker, uses, &tools);
+        self.check_maps(worker, uses, &tools);
         self.check_defaults(worker, uses, &tools);
         let owners = ToolOwners::of(uses, &tools);
         // What could not be used or resolved was reported, and may have had any tool.
@@ -514,7 +646,67 @@ impl<'a> Linker<'a> {
                 self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));
             }
         }
+        for ((rules, used), tools) in rules.iter_mut().zip(uses).zip(&tools) {
+            let is_filesystem = matches!(used.source.origin(), ToolsetSource::Filesystem(_));
+            for tool in tools.iter().flat_map(|tools| tools.iter()).filter(|_| is_filesystem) {
+                if let Some(rule) = rule_of_reading(&tool.name, rules) {
+                    rules.entry(tool.name.to_string()).or_insert(rule);
+                }
+            }
+        }
         (rules, doubtful)
+    }
+
+    /// A `search_files` of the project's own is used instead of ours.
+    fn let_search_give_way(&mut self, worker: &WorkerFile, tools: &mut [ToolsetUse], toolsets: &mut [ToolsetUse]) {
+        let is_filesystem = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::Filesystem(_));
+        let mut owners: BTreeMap<String, String> = BTreeMap::new();
+        for used in tools.iter().chain(toolsets.iter()).filter(|used| !is_filesystem(used)) {
+            let names = used.source.declared_tools();
+            let searching =
+                names.iter().flat_map(|tools| tools.iter()).filter(|tool| tool.name.ends_with(SEARCH_FILES));
+            owners.extend(searching.map(|tool| (tool.name.to_string(), used.name.clone())));
+        }
+        for used in tools.iter_mut().chain(toolsets).filter(|used| is_filesystem(used)) {
+            let names: Vec<String> = used
+                .source
+                .declared_tools()
+                .iter()
+                .flat_map(|tools| tools.iter())
+                .map(|t| t.name.to_string())
+                .collect();
+            let taken = names.iter().find(|name| name.ends_with(SEARCH_FILES) && owners.contains_key(*name));
+            let Some((name, owner)) = taken.and_then(|name| owners.get_key_value(name)) else { continue };
+            let mut listed = worker.tools.iter().chain(&worker.toolsets);
+            let span = listed.find(|name| name.value == used.name).map_or(worker.name.span, |name| name.span);
+            let fact = format!("`{name}` is that of `{owner}`, not that of `{}`", used.name);
+            self.problems.push(Diagnostic::note(span, fact));
+            used.source = Arc::new(ToolsetSource::Variant(Arc::new(Variant {
+                name: used.name.clone(),
+                of: ToolsetSource::clone(&used.source),
+                prefix: String::new(),
+                tools: Some(names.iter().filter(|other| *other != name).cloned().collect()),
+                approval: BTreeMap::new(),
+                timeout: None,
+            })));
+        }
+    }
+
+    /// The tool that gives the list of an agent over it is one of the caller's own: what it may do is said there.
+    fn check_maps(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[DeclaredTools<'_>]) {
+        if tools.iter().any(Option::is_none) || uses.len() < worker.tools.len() + worker.toolsets.len() {
+            return;
+        }
+        let has = |name: &str| tools.iter().flatten().flat_map(|tools| tools.iter()).any(|tool| tool.name == name);
+        for used in uses {
+            let ToolsetSource::Map(config) = used.source.origin() else { continue };
+            let Some(over) = config.over.as_deref().filter(|over| !has(over)) else { continue };
+            let mut listed = worker.tools.iter().chain(&worker.toolsets);
+            let span = listed.find(|name| name.value == used.name).map_or(worker.name.span, |name| name.span);
+            let (caller, over) = (&worker.name.value, visible(over));
+            let fact = format!("`{}` is over `{over}`, which agent `{caller}` does not have", used.name);
+            self.problems.push(Diagnostic::error(span, fact).hint("list it among its tools too"));
+        }
     }
 
     /// Two tools of one name inside one agent, where their names are known. Several shells are one tool.

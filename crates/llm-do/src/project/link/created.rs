@@ -8,9 +8,9 @@ use super::agent::AgentModel;
 use super::namespace::Namespace;
 use crate::model::name::{ModelChoices, ModelName};
 use crate::project::worker::{SchemaSource, WorkerFile};
-use crate::project::{AgentSpec, Program, Project};
+use crate::project::{AgentSpec, Fallback, Program, Project};
 use crate::remedy::Remedy;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Report};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Report};
 use crate::syntax::names;
 
 impl Program {
@@ -36,18 +36,25 @@ impl Program {
     /// A model that the project already uses, else the user's own choice.
     fn created_model(&self, worker: &WorkerFile, problems: &mut Diagnostics) -> Option<AgentModel> {
         let server_tools = Vec::new();
-        let Some(named) = &worker.model else {
-            if let Some(fallback) = &self.fallback {
-                return Some(AgentModel {
-                    model: fallback.model.clone(),
-                    script: fallback.script.clone(),
-                    server_tools,
-                });
+        if worker.models.is_empty() {
+            if let Some((first, others)) = self.fallbacks.split_first() {
+                return Some(AgentModel { first: first.clone(), others: others.to_vec(), server_tools });
             }
             let fact = format!("the agent `{}` needs a `model`", worker.name.value);
             problems.push(Diagnostic::error(worker.name.span, fact).hint(self.models_in_use()));
             return None;
-        };
+        }
+        let named = worker.models.iter().map(|named| self.model_in_use(worker, named, problems));
+        let mut models = named.collect::<Option<Vec<Fallback>>>()?.into_iter();
+        Some(AgentModel { first: models.next()?, others: models.collect(), server_tools })
+    }
+
+    fn model_in_use(
+        &self,
+        worker: &WorkerFile,
+        named: &Located<String>,
+        problems: &mut Diagnostics,
+    ) -> Option<Fallback> {
         let model = match ModelName::parse(&named.value) {
             Ok(model) => model,
             Err(error) => {
@@ -61,7 +68,7 @@ impl Program {
             problems.push(Diagnostic::error(named.span, fact).hint(remedy));
             return None;
         }
-        Some(AgentModel { model, script: None, server_tools })
+        Some(Fallback { model, script: None })
     }
 
     fn models_in_use(&self) -> String {
@@ -77,6 +84,15 @@ impl Program {
 fn check_created(worker: &WorkerFile, problems: &mut Diagnostics) {
     if let Some(tool) = worker.server_side_tools.first() {
         problems.push(Diagnostic::error(tool.span, "created agents do not get server-side tools"));
+    }
+    if let Some(model) = &worker.summariser {
+        problems.push(Diagnostic::error(model.span, "created agents summarise with their own model"));
+    }
+    if let Some(directory) = worker.skills.first() {
+        problems.push(Diagnostic::error(directory.span, "created agents do not get skills"));
+    }
+    if let Some(which) = &worker.agents_md {
+        problems.push(Diagnostic::error(which.span, "created agents do not get an `AGENTS.md`"));
     }
     for schema in worker.schema_in.iter().chain(&worker.schema_out) {
         let span = match schema {

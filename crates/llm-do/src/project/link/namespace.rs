@@ -12,9 +12,10 @@ use crate::project::{Code, Program, Project, PythonOffer, ToolsetUse};
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Located, Span};
 use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
+use crate::tools::python::stand_in::AnswerMode;
 use crate::tools::source::{
-    BUILT_INS, Base, BuiltIn, ExportKind, FilesystemConfig, McpConfig, PythonToolset, RegisteredSource, ToolsetSource,
-    Variant, built_in,
+    BUILT_INS, Base, BuiltIn, ExportKind, FilesystemConfig, MapConfig, McpConfig, PythonToolset, RegisteredSource,
+    ToolsetSource, Variant, built_in,
 };
 
 #[derive(Default)]
@@ -137,9 +138,18 @@ impl Namespace {
                     ToolsetSource::Mcp(McpConfig { tools, ..config.clone() })
                 }
                 ToolsetDefinition::DynamicAgents(names) => ToolsetSource::DynamicAgents(*names),
+                ToolsetDefinition::Map(map) => {
+                    check_map(linker, name, map);
+                    ToolsetSource::Map(Arc::clone(&map.value))
+                }
                 ToolsetDefinition::Use { target, prefix, tools, approval, timeout } => {
                     let (tools, timeout) = (tools.as_deref(), *timeout);
                     variants.push(Use { name, target, prefix, tools, approval, timeout });
+                    continue;
+                }
+                // Its name is that of the agent, which is there already.
+                ToolsetDefinition::StandIn(stand_in) => {
+                    check_stand_in(linker, name, stand_in.value.mode);
                     continue;
                 }
                 ToolsetDefinition::Broken => {
@@ -311,6 +321,31 @@ fn clash(linker: &Linker<'_>, what: &str, name: &Located<String>) -> Diagnostic 
     match other.filter(|span: &Span| *span != name.span && !is_built_in) {
         Some(span) => problem.related(span, "the other one"),
         None => problem,
+    }
+}
+
+/// Code answers in the place of an agent, whose file says what it takes and gives.
+fn check_stand_in(linker: &mut Linker<'_>, name: &Located<String>, mode: AnswerMode) {
+    let Some(loaded) = linker.agents.get(name.value.as_str()) else {
+        let fact = format!("toolset `{}` is code in the place of an agent that is not there", visible(&name.value));
+        linker.unknown_agent(name.span, fact, &name.value);
+        return;
+    };
+    if loaded.rests && mode.asks_agent() {
+        let (file, awake) = (loaded.path.display(), loaded.path.with_extension(""));
+        let fact = format!("the mode `{}` asks the agent `{}`, and its file rests: {file}", mode.word(), name.value);
+        let hint = format!("rename it to `{}`", awake.display());
+        linker.problems.push(Diagnostic::error(name.span, fact).hint(hint));
+    }
+}
+
+/// Who is called for each item is an agent of the project.
+fn check_map(linker: &mut Linker<'_>, name: &Located<String>, map: &Located<Arc<MapConfig>>) {
+    let agent = &map.value.agent;
+    if !linker.agents.contains_key(agent.as_str()) {
+        let fact =
+            format!("toolset `{}` is over an agent that is not there: `{}`", visible(&name.value), visible(agent));
+        linker.unknown_agent(map.span, fact, agent);
     }
 }
 

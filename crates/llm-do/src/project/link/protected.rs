@@ -14,6 +14,7 @@ use crate::tools::source::{Grammar, McpConfig, McpServer, ShellConfig, ShellRule
 const LINKED: &str = "is read when the project is linked";
 const IMPORTED: &str = "is Python code that the project imports";
 const CREATED: &str = "would be an agent of the project";
+const SKILL: &str = "is a skill, which agents read as instructions";
 const RUN: &str = "is run by a toolset of the project";
 
 pub(crate) fn of(project: &Project, models: &ModelChoices) -> ProtectedFiles {
@@ -29,6 +30,9 @@ pub(crate) fn of(project: &Project, models: &ModelChoices) -> ProtectedFiles {
     let mut modules = ModuleFiles::default();
     for worker in &project.workers {
         modules.add_classes(root, worker);
+    }
+    for directory in project.skill_directories() {
+        protected.add(directory, Covers::Tree, SKILL);
     }
     protected.add(root.join("workers"), Covers::Agents, CREATED);
     protected.add(root.join(DEFAULT_GENERATED_DIR), Covers::Tree, CREATED);
@@ -62,10 +66,12 @@ fn add_manifest(protected: &mut ProtectedFiles, modules: &mut ModuleFiles, root:
                     rules.iter().flat_map(|rule| rule.pattern.iter().filter(|word| may_be_script(rule, word)));
                 scripts.for_each(|word| add_run(protected, modules, root, word));
             }
+            ToolsetDefinition::StandIn(stand_in) => modules.add(&root.join(&stand_in.value.file)),
             ToolsetDefinition::Shell(..)
             | ToolsetDefinition::Mcp(..)
             | ToolsetDefinition::Filesystem(_)
             | ToolsetDefinition::DynamicAgents(_)
+            | ToolsetDefinition::Map(_)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken => {}
         }
@@ -85,7 +91,7 @@ impl ModuleFiles {
         self.directories.insert(parent(file));
     }
 
-    fn add_classes(&mut self, root: &Path, LoadedWorker { path, worker }: &LoadedWorker) {
+    fn add_classes(&mut self, root: &Path, LoadedWorker { path, worker, .. }: &LoadedWorker) {
         for source in [&worker.schema_in, &worker.schema_out].into_iter().flatten() {
             match source {
                 SchemaSource::Python(class) => match &class.value.module {

@@ -114,7 +114,8 @@ impl Files {
         for (path, text) in &self.workers {
             let file = sources.add(path.into(), text.clone());
             let worker = worker::parse(file, "main", text, Format::FrontMatter, &mut problems).unwrap();
-            workers.push(LoadedWorker { path: path.into(), worker });
+            let rests = path.ends_with(".softened");
+            workers.push(LoadedWorker { path: path.into(), worker, rests });
         }
         assert!(!problems.has_errors(), "the files themselves are good: {problems:?}");
         let schemas = self.schemas.iter().map(|(path, text)| (path.into(), sources.add(path.into(), (*text).into())));
@@ -125,12 +126,15 @@ impl Files {
             layout,
             workers,
             references: schemas.collect(),
+            outside: crate::project::skills::OutsideTexts::default(),
             broken: self.broken.iter().map(|name| (*name).to_owned()).collect(),
             generated: [("made".to_owned(), "workers/generated/made.yaml".into())].into(),
             code: self.code.clone(),
             offered: std::collections::BTreeMap::new(),
             registry: crate::tools::function::Registry::default(),
             programs: Vec::new(),
+            tests: Vec::new(),
+            test_claims: Vec::new(),
             sources: Arc::new(sources),
             problems,
         }
@@ -181,7 +185,7 @@ fn shown(report: &Report) -> Vec<String> {
 }
 
 pub(super) fn fallback(text: &str) -> ModelFallback {
-    ModelFallback { model: model(text), label: "a test".to_owned() }
+    ModelFallback { model: model(text), label: "a test".to_owned(), others: Vec::new() }
 }
 
 pub(super) fn model(text: &str) -> ModelName {

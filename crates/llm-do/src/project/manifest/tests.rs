@@ -47,6 +47,14 @@ const IN_VARIANT: Mapping = inside(
     &[("use", "\"filesystem_cwd\"")],
     "}}}",
 );
+const IN_STAND_IN: Mapping = inside(
+    "a toolset",
+    "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {",
+    &[("python", "\"t.py:t\"")],
+    "}}}",
+);
+const IN_HARDEN: Mapping =
+    inside("`harden`", "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"harden\": {", &[], "}}");
 const IN_FILESYSTEM: Mapping = inside(
     "`filesystem`",
     "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"filesystem\": {",
@@ -69,6 +77,12 @@ const IN_SHELL: Mapping = inside(
     "`shell`",
     "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"shell\": {",
     &[],
+    "}}}}",
+);
+const IN_MAP: Mapping = inside(
+    "`map`",
+    "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"map\": {",
+    &[("agent", "\"m\"")],
     "}}}}",
 );
 const IN_DYNAMIC_AGENTS: Mapping = inside(
@@ -108,6 +122,19 @@ const IN_SETTING: Mapping = inside(
     "}}}}}}",
 );
 
+const IN_AUTH: Mapping = inside(
+    "`auth`",
+    "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"mcp\": {\"url\": \"u\", \"auth\": {",
+    &[("client_id", "\"x\"")],
+    "}}}}}",
+);
+const IN_SECRET: Mapping = inside(
+    "a secret",
+    "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"mcp\": {\"url\": \"u\", \"auth\": {\"client_id\": \"x\", \"client_secret\": {",
+    &[],
+    "}}}}}}",
+);
+
 const SETTING_MAPS: &[&str] =
     &["{}", "{\"A\": \"text\"}", "{\"A\": \"\"}", "{\"A\": {\"from_env\": \"B\"}}", "{\"A\": \"x\", \"B\": \"y\"}"];
 const NOT_SETTINGS: &[&str] = &["{\"A\": §1}", "{\"A\": §null}", "{\"A\": §[\"x\"]}", "{\"A\": {\"from_env\": §1}}"];
@@ -119,6 +146,10 @@ const KEYS: &[Row] = &[
     (&TOP, "entry", &["{}", "{\"agent\": \"main\"}"], &[NOT_MAP]),
     (&TOP, "worker_files", &["[\"a.worker\"]", "[\"a.worker\", \"b/c.yaml\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&TOP, "python_files", &["[]", "[\"a.py\", \"b.py\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
+    (&TOP, "tests", &["[]", "[\"a.test.yaml\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
+    (&TOP, "export", &["[\"main\"]", "[\"a\", \"b\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
+    (&TOP, "harden", &["{}", "{\"author\": \"writer\"}"], &[NOT_MAP]),
+    (&IN_HARDEN, "author", &["\"writer\""], &[NOT_TEXT, NOT_NAME]),
     (&TOP, "runtime", &["{}", "{\"max_depth\": 3}"], &[NOT_MAP]),
     (&TOP, "rules", &["[]", "[{\"ask\": \"f\"}]"], &[NOT_LIST, &["[§1]"]]),
     (&TOP, "allow_cli_input", &["true", "false"], &[NOT_BOOL]),
@@ -165,8 +196,25 @@ const KEYS: &[Row] = &[
     (&IN_TOOLSET, "shell", &["{}", "{\"default\": \"ask\"}"], &[NOT_MAP]),
     (&IN_TOOLSET, "mcp", &["{\"command\": \"server\"}"], &[NOT_MAP]),
     (&IN_TOOLSET, "dynamic_agents", &["{}", "{\"names\": \"worker\"}"], &[NOT_MAP]),
+    (&IN_TOOLSET, "map", &["{\"agent\": \"m\"}"], &[NOT_MAP]),
+    (&IN_MAP, "agent", &["\"m\""], &[NOT_TEXT, NOT_NAME]),
+    (&IN_MAP, "over", &["\"listed\""], &[NOT_TEXT, NOT_NAME]),
+    (&IN_MAP, "max_items", &["1", "1000000"], &[NOT_INTEGER, NOT_POSITIVE, &["1000001"]]),
+    (&IN_MAP, "parallel", &["1", "256"], &[NOT_INTEGER, NOT_POSITIVE, &["257"]]),
     (&IN_DYNAMIC_AGENTS, "names", &["\"agent\"", "\"worker\""], &[NOT_TEXT, &["\"workers\"", "\"\""]]),
     (&IN_TOOLSET, "use", &["\"filesystem_cwd\""], &[NOT_TEXT, BLANK]),
+    (
+        &IN_TOOLSET,
+        "python",
+        &["\"t.py:t\"", "\"code/t.py:t\""],
+        &[NOT_TEXT, &["\"t\"", "\"t.js:t\"", "\"t.py:\"", "\"t.py:a b\"", "\" \""]],
+    ),
+    (
+        &IN_STAND_IN,
+        "mode",
+        &["\"agent\"", "\"shadow\"", "\"fallback\"", "\"code\""],
+        &[NOT_TEXT, &["\"prompt\"", "\"Code\""]],
+    ),
     (&IN_VARIANT, "prefix", &["\"a_\""], &[NOT_TEXT, NOT_NAME]),
     (&IN_VARIANT, "tools", &["[\"read_file\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, EMPTY_LIST]),
     (&IN_VARIANT, "timeout_seconds", &["1", "0.5", "0"], &[NOT_NUMBER, &["-1", "1e300"]]),
@@ -226,6 +274,20 @@ const KEYS: &[Row] = &[
     (&IN_REMOTE_MCP, "url", &["\"http://localhost:1/mcp\""], &[NOT_TEXT, BLANK]),
     (&IN_REMOTE_MCP, "headers", SETTING_MAPS, &[NOT_MAP, NOT_SETTINGS]),
     (&IN_LOCAL_MCP, "timeout_seconds", &["1", "0.5", "0"], &[NOT_NUMBER, &["-1", "1e300"]]),
+    (&IN_LOCAL_MCP, "task_seconds", &["1", "0.5"], &[NOT_NUMBER, &["0", "-1", "1e300"]]),
+    (
+        &IN_REMOTE_MCP,
+        "auth",
+        &["\"oauth\"", "{}", "{\"client_id\": \"x\"}"],
+        &[&["1", "true", "null", "[\"oauth\"]", "\"basic\""]],
+    ),
+    (&IN_AUTH, "grant", &["\"authorization_code\"", "\"client_credentials\""], &[NOT_TEXT, &["\"implicit\""]]),
+    (&IN_AUTH, "client_id", &["\"llm-do\""], &[NOT_TEXT, BLANK]),
+    (&IN_AUTH, "client_secret", &["{\"from_env\": \"S\"}", "{\"command\": [\"pass\", \"hub\"]}"], &[NOT_MAP]),
+    (&IN_AUTH, "assertion", &["{\"from_env\": \"S\"}", "{\"command\": [\"sign\"]}"], &[NOT_MAP]),
+    (&IN_AUTH, "scopes", &["[\"read\", \"write\"]"], &[NOT_LIST, &["[§1]"], TWICE, EMPTY_LIST]),
+    (&IN_SECRET, "from_env", &["\"TOKEN\"", "\"_x\""], &[NOT_TEXT, NOT_VARIABLE]),
+    (&IN_SECRET, "command", &["[\"pass\"]", "[\"a\", \"\", \"a\"]"], &[NOT_LIST, &["[§1]"], EMPTY_LIST]),
     (&IN_LOCAL_MCP, "fence", &["{}", "{\"write\": [\"cache\"]}"], &[NOT_MAP]),
     (&IN_FENCE, "read", &["[]", "[\"data\", \"/srv/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&IN_FENCE, "write", &["[]", "[\"cache\", \"/srv/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
@@ -289,6 +351,30 @@ fn check_mistake(keys: &str, fact: &str) {
     let text = marked.replace('§', "");
     let (line, column) = line_and_column(&text, position);
     assert_eq!(places(&text, read), [(line, column, format!("{fact:?}"))], "{text}");
+}
+
+#[test]
+fn code_in_the_place_of_an_agent_has_a_mode_and_one_word_about_its_calls() {
+    let definition = r#"{"python": "code/t.py:sorted_by", "mode": "fallback", "approval": "allow"}"#;
+    let ToolsetDefinition::StandIn(Located { value, .. }) = only_toolset(definition) else { panic!("no stand-in") };
+    let expected = StandIn {
+        mode: AnswerMode::Fallback,
+        file: "code/t.py".into(),
+        function: "sorted_by".to_owned(),
+        approval: Some(Rule::Allow),
+    };
+    assert_eq!(value, expected);
+    let ToolsetDefinition::StandIn(resting) = only_toolset(r#"{"python": "t.py:t"}"#) else { panic!("no stand-in") };
+    assert_eq!((resting.value.mode, resting.value.approval), (AnswerMode::Agent, None));
+    let toolset = |keys: &str| format!(r#", "toolsets": {{"t": {{{keys}}}}}"#);
+    let one_word = "`approval` of a toolset with `python` is one word";
+    check_mistake(&toolset(r#""python": "t.py:t", §"approval": {"t": "allow"}"#), one_word);
+    check_mistake(
+        &toolset(r#""filesystem": {"root": "."}, §"mode": "code""#),
+        "`mode` belongs to a toolset with `python`",
+    );
+    let fact = "`prefix` belongs to a toolset with `use`";
+    check_mistake(&toolset(r#""python": "t.py:t", §"prefix": "a_""#), fact);
 }
 
 #[test]
@@ -384,7 +470,7 @@ fn toolset_definitions_are_read_whole() {
         BTreeMap::from([("A".to_owned(), Setting::Text("x".into())), ("B".to_owned(), Setting::FromEnv("C".into()))]);
     let server = McpServer::Command { command: "c".into(), args: vec!["a".into()], env, fence: None };
     let (name, timeout) = (config.name.clone(), Some(Duration::from_secs(2)));
-    assert_eq!(config, McpConfig { name, server, timeout, tools: None });
+    assert_eq!(config, McpConfig { name, server, timeout, task_time: None, tools: None });
     assert_eq!(from_env[0].value, "C");
 
     let variant = only_toolset(
@@ -414,6 +500,19 @@ fn keys_that_do_not_go_together_are_refused_where_they_meet() {
     check_mistake(&inner(r#"{"mcp": §{}}"#), "`mcp` has neither `command` nor `url`");
     check_mistake(&inner(r#"{"mcp": {"command": "c", "url": §"u"}}"#), "`mcp` has both `command` and `url`");
     check_mistake(&inner(r#"{"mcp": {"command": "c", §"headers": {}}}"#), "`headers` belongs to a server with `url`");
+    check_mistake(&inner(r#"{"mcp": {"command": "c", §"auth": "oauth"}}"#), "`auth` belongs to a server with `url`");
+    check_mistake(
+        &inner(r#"{"mcp": {"url": "u", §"auth": "oauth", "headers": {"Authorization": "x"}}}"#),
+        "`auth` stands beside a header `authorization`",
+    );
+    check_mistake(
+        &inner(r#"{"mcp": {"url": "u", "auth": §{"grant": "client_credentials"}}}"#),
+        "`auth` has no `client_id`",
+    );
+    check_mistake(
+        &inner(r#"{"mcp": {"url": "u", "auth": {"client_id": "x", "client_secret": §{}}}}"#),
+        "`client_secret` is either from the environment or from a command",
+    );
     check_mistake(&inner(r#"{"mcp": {"url": "u", §"args": []}}"#), "`args` belongs to a server with `command`");
     check_mistake(&inner(r#"{"mcp": {"url": "u", §"env": {}}}"#), "`env` belongs to a server with `command`");
     check_mistake(&inner(r#"{"mcp": {"url": "u", §"fence": {}}}"#), "`fence` belongs to a server with `command`");

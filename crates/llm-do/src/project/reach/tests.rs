@@ -19,6 +19,7 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
         description: String::new(),
         instructions: String::new(),
         model: ModelName::parse("ollama:qwen3").unwrap(),
+        fallbacks: Vec::new(),
         compatible_models: None,
         script: None,
         input: Typing::Schema(RawJson::from_valid("{}".to_owned())),
@@ -31,16 +32,19 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
         server_tools: Vec::new(),
         settings: ModelSettings::default(),
         limits: Limits::default(),
+        summariser: None,
         context: crate::project::ContextSettings::default(),
+        cached: false,
         attachment_policy: AttachmentPolicy::default(),
         locked: false,
+        stand_in: None,
     }
 }
 
 /// A built-in toolset, or else an agent.
 fn used(name: &str) -> ToolsetUse {
     let source = built_in(name).unwrap_or_else(|| ToolsetSource::Agent(name.to_owned()));
-    ToolsetUse { name: name.to_owned(), source: Arc::new(source), rules: Rules::new() }
+    ToolsetUse { name: name.to_owned(), source: Arc::new(source), rules: Rules::new(), rule_places: BTreeMap::new() }
 }
 
 fn code(tools: Option<&[&str]>) -> ToolsetUse {
@@ -56,7 +60,7 @@ fn code(tools: Option<&[&str]>) -> ToolsetUse {
         exported: ExportKind::Toolset,
         tools,
     });
-    ToolsetUse { name: "kit".into(), source: Arc::new(source), rules: Rules::new() }
+    ToolsetUse { name: "kit".into(), source: Arc::new(source), rules: Rules::new(), rule_places: BTreeMap::new() }
 }
 
 fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
@@ -79,6 +83,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         },
         default_input: None,
         allow_cli_input: true,
+        exports: Vec::new(),
         generated_agents_dir: "made".into(),
         generated: BTreeMap::new(),
         created: std::sync::Arc::default(),
@@ -90,8 +95,9 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),
         wording: crate::remedy::Wording::default(),
-        fallback: None,
+        fallbacks: Vec::new(),
         replaced_models: Vec::new(),
+        maps: Vec::new(),
         without_model: Vec::new(),
     }
 }

@@ -40,6 +40,14 @@ pub(crate) fn env(written: &WrittenKey<'_>, claims: &mut Claims) {
     }
 }
 
+/// `export`: agents that other programs call.
+pub(crate) fn export(written: &WrittenKey<'_>, claims: &mut Claims) {
+    for agent in texts_of(written.value) {
+        let words = format!("`{}`, called as a tool by other programs", agent.value);
+        claims.push(Claim::text(ClaimClass::ReachOut, words).of("export").at(agent.span));
+    }
+}
+
 /// `approval_mode`: only one of its values loosens.
 pub(crate) fn approval_mode(written: &WrittenKey<'_>, claims: &mut Claims) {
     if is_text(written.value, "approve_all") {
@@ -122,7 +130,7 @@ pub(crate) fn network(written: &WrittenKey<'_>, claims: &mut Claims) {
 /// `mcp`: a program that runs, or an address that is spoken to. A setting can make a program do anything, so its value
 /// counts; it may be a secret, so it is not shown. Of a variable only the name is known here.
 pub(crate) fn server(written: &WrittenKey<'_>, claims: &mut Claims) {
-    let literals = [without(written.value, &["timeout_seconds"])];
+    let literals = [without(written.value, &["timeout_seconds", "task_seconds", "auth"])];
     let text = |key| value(written.value, key).and_then(located_text);
     let claim = match (text("command"), text("url")) {
         (Some(command), _) => {
@@ -138,6 +146,30 @@ pub(crate) fn server(written: &WrittenKey<'_>, claims: &mut Claims) {
         (None, None) => return,
     };
     claims.push(claim.with(literals).of(owner("mcp", written)).at(written.span));
+    if let (Some(node), Some(url)) = (value(written.value, "auth"), text("url")) {
+        auth(node, &url.value, &owner("mcp", written), claims);
+    }
+}
+
+/// `auth` of a server: what its server is told of the user, and where secrets come from.
+fn auth(node: &Node, url: &str, owner: &str, claims: &mut Claims) {
+    let is_own = value(node, "grant").is_some_and(|grant| is_text(grant, "client_credentials"));
+    let words = if is_own { format!("{url}, logged in to by itself") } else { format!("{url}, with your login there") };
+    let claim = Claim::text(ClaimClass::ReachOut, words).with([without(node, &["client_id", "scopes"])]);
+    claims.push(claim.of(owner).at(node.span));
+    for key in ["client_secret", "assertion"] {
+        let Some(source) = value(node, key) else { continue };
+        if let Some(variable) = value(source, "from_env").and_then(located_text) {
+            let words = format!("{}, sent to the authorization server of {url}", variable.value);
+            claims.push(Claim::text(ClaimClass::ReachOut, words).of(owner).at(variable.span));
+        }
+        if let Some(command) = value(source, "command") {
+            let words = texts_of(command).into_iter().map(|word| word.value).collect();
+            let remark = ", which prints a secret".to_owned();
+            let claim = Claim::new(ClaimClass::Run, ClaimSubject::Command { words, remark });
+            claims.push(claim.of(owner).at(command.span));
+        }
+    }
 }
 
 /// `, behind a fence (reads /srv/data; no network)`.
@@ -158,8 +190,30 @@ fn settings(node: Option<&Node>) -> String {
     if named.is_empty() { String::new() } else { format!(" with {}", named.join(", ")) }
 }
 
+/// `python` of a toolset: code in the place of an agent, unless the agent alone answers. It runs behind a fence, and what was
+/// agreed to about one function is said of no other.
+pub(crate) fn stand_in(written: &WrittenKey<'_>, claims: &mut Claims) {
+    let is_resting = written.beside.get("mode").is_none_or(|mode| is_text(mode, "agent"));
+    let Some(python) = located_text(written.value).filter(|_| !is_resting) else { return };
+    let (file, function) = python.value.rsplit_once(':').unwrap_or((&python.value, ""));
+    let claim = Claim::new(ClaimClass::Run, ClaimSubject::StandIn(file.to_owned())).with([function.to_owned()]);
+    claims.push(claim.of(owner("code", written)).at(written.span));
+}
+
+/// `approval` of a toolset: rules for the tools of a variant, or one word for code in the place of an agent.
+pub(crate) fn toolset_approval(written: &WrittenKey<'_>, claims: &mut Claims) {
+    match (written.beside.get("python"), is_text(written.value, Rule::Allow.word())) {
+        (Some(_), true) => {
+            let claim = Claim::text(ClaimClass::Allow, format!("calls of `{}`", written.name()));
+            claims.push(claim.of(owner("code", written)).at(written.span));
+        }
+        (Some(_), false) => {}
+        (None, _) => variant(written, claims),
+    }
+}
+
 /// `approval` of a toolset with `use`.
-pub(crate) fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
+fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(toolset) = written.beside.text("use") else { return };
     for (tool, span) in allowed(written.value) {
         let subject = ClaimSubject::ToolOf { toolset: toolset.value.clone(), tool };
@@ -175,10 +229,27 @@ pub(crate) fn approval(written: &WrittenKey<'_>, claims: &mut Claims) {
 
 /// `model`: a script of the project answers instead of one.
 pub(crate) fn model(written: &WrittenKey<'_>, claims: &mut Claims) {
-    let script = located_text(written.value).as_ref().and_then(scripted::script_of);
+    let models = texts_of(written.value);
+    let scripts = models.iter().filter_map(scripted::script_of);
     claims.extend(
-        script.map(|script| Claim::new(ClaimClass::Answer, ClaimSubject::Script(script.value)).at(written.span)),
+        scripts.map(|script| Claim::new(ClaimClass::Answer, ClaimSubject::Script(script.value)).at(written.span)),
     );
+}
+
+/// `skills`: those outside the project.
+pub(crate) fn skills(written: &WrittenKey<'_>, claims: &mut Claims) {
+    for directory in texts_of(written.value).into_iter().filter(|directory| directory.value.starts_with('/')) {
+        let words = format!("{}, skills as instructions", directory.value);
+        claims.push(Claim::text(ClaimClass::ReachOut, words).at(directory.span));
+    }
+}
+
+/// `agents_md`: a file that is not the project's own.
+pub(crate) fn agents_md(written: &WrittenKey<'_>, claims: &mut Claims) {
+    if is_text(written.value, "cwd") {
+        let words = "AGENTS.md of the working directory, as instructions";
+        claims.push(Claim::text(ClaimClass::ReachOut, words).at(written.span));
+    }
 }
 
 /// `server_side_tools`: what a model reads can be sent out by them, unseen.

@@ -55,7 +55,8 @@ impl ProjectContents {
         let whole = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         for (base, claim) in claims {
             match &claim.subject {
-                ClaimSubject::Python(file) => {
+                // What it imports is agreed to with it.
+                ClaimSubject::Python(file) | ClaimSubject::StandIn(file) => {
                     contents.modules.get_or_insert_with(|| ModuleDigests::beneath(root));
                     contents.read_named(root, &base.join(file));
                 }

@@ -6,6 +6,7 @@ use crate::project::manifest::MANIFEST;
 use crate::project::worker::WORKER;
 use crate::syntax::claim::Bearing;
 use crate::syntax::table::{Shape, Table};
+use crate::tools::working_directory::WorkingDirectory;
 
 struct Files(tempfile::TempDir);
 
@@ -223,6 +224,27 @@ fn too_many_modules_are_trusted_by_their_place() {
 }
 
 #[test]
+fn code_in_the_place_of_an_agent_is_agreed_to_by_its_content_unless_it_rests() {
+    let files = |mode: &str, code: &str| {
+        let manifest =
+            format!(r#""toolsets": {{"main": {{"python": "main.py:main", "mode": "{mode}", "approval": "allow"}}}}"#);
+        Files::of(&manifest, "").write("main.py", code)
+    };
+    for mode in ["shadow", "fallback", "code"] {
+        let expected = [
+            "run | main.py of this project, behind a fence (no network) | project.json:2 | code `main`",
+            "allow | calls of `main` | project.json:2 | code `main`",
+        ];
+        assert_eq!(files(mode, "x = 1").lines(), expected);
+        assert_ne!(files(mode, "x = 1").digest(), files(mode, "x = 2").digest());
+    }
+    assert_eq!(files("agent", "x = 1").lines(), ["allow | calls of `main` | project.json:2 | code `main`"]);
+    assert_eq!(files("agent", "x = 1").digest(), files("agent", "x = 2").digest());
+    let imported = files("code", "import other").write("other.py", "");
+    assert_eq!(imported.lines()[1], "run | other.py of this project, if it is imported |  | Python");
+}
+
+#[test]
 fn links_that_lead_back_end() {
     let files = Files::of(r#""python_files": ["tools.py"]"#, "").write("tools.py", "").write("a/b/x.py", "");
     std::os::unix::fs::symlink("../..", files.0.path().join("a/b/up")).unwrap();
@@ -252,6 +274,42 @@ fn a_project_is_trusted_by_whoever_agreed_to_all_of_it() {
     for text in ["", "1", "9f31c0de2b77", &"0".repeat(33), &"g".repeat(32)] {
         assert_eq!(TrustDigest::parse(text), None, "{text}");
     }
+}
+
+/// What lies outside is read once the project is trusted, and what lies inside needs no trust.
+#[test]
+fn what_agents_are_told_from_outside_of_the_project_needs_trust() {
+    let skill = "---\ndescription: How to do it\n---\n";
+    let files = Files::of("", "skills: [skills]\nagents_md: project")
+        .write("skills/mine/SKILL.md", skill)
+        .write("AGENTS.md", "Be kind.");
+    assert_eq!(files.lines(), [""; 0]);
+    let told = files.surveyed().unwrap().linked().program.agents["main"].instructions.clone();
+    assert!(told.contains("Be kind.") && told.contains("- mine: How to do it"), "{told}");
+
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(outside.path().join("skills/theirs")).unwrap();
+    std::fs::write(outside.path().join("skills/theirs/SKILL.md"), skill).unwrap();
+    std::fs::write(outside.path().join("AGENTS.md"), "Be quick.").unwrap();
+    let theirs = outside.path().join("skills").display().to_string();
+    let files = Files::of("", &format!("skills: [{theirs}]\nagents_md: cwd"));
+    assert_eq!(
+        files.lines(),
+        [
+            format!("reach out | {theirs}, skills as instructions | main.worker:3 | agent `main`"),
+            "reach out | AGENTS.md of the working directory, as instructions | main.worker:4 | agent `main`".to_owned(),
+        ]
+    );
+    let directory = WorkingDirectory::at(outside.path()).unwrap();
+    let models = ModelChoices { required: Some(ModelName::parse("anthropic:q").unwrap()), ..ModelChoices::default() };
+    let surveyed = Project::load_from(files.0.path(), &directory).unwrap().surveyed(&models, None).unwrap();
+    assert_eq!(surveyed.linked().program.agents["main"].instructions, "x");
+    let trusted = surveyed.trusted(Agreement::Everything).unwrap_or_else(|_| panic!("it was agreed to"));
+    let told = |trusted: &TrustedProject| trusted.program().agents["main"].instructions.clone();
+    let first = told(&trusted);
+    assert!(first.starts_with("x\n\n# AGENTS.md\n\nBe quick.\n\n# Skills\n\n"), "{first}");
+    assert!(first.ends_with("- theirs: How to do it"), "{first}");
+    assert_eq!(told(&trusted.relinked(&models, None).unwrap()), first, "linked again, it is the same");
 }
 
 /// A key that is neutral as a whole must not hide one that is not.

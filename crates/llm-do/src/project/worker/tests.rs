@@ -33,7 +33,12 @@ const NOT_LIST_OF_NAMES: &[&str] = &["[§\"a b\"]", "[x, §\"y.z\"]", "[§\"\"]"
 const KEYS: &[Row] = &[
     (&TOP, "name", &["main", "\"a-b_C9\"", "'1'"], &[NOT_TEXT, NOT_NAME, BLANK]),
     (&TOP, "description", &["Any text, yes", "\"\"", "|\n  two\n  lines"], &[&["1", "true", "null", "[x]", "{x: y}"]]),
-    (&TOP, "model", &["anthropic:claude-haiku-4-5", "a/b"], &[NOT_TEXT, BLANK]),
+    (
+        &TOP,
+        "model",
+        &["anthropic:claude-haiku-4-5", "a/b", "[\"a:b\"]", "[\"a:b\", \"c:d\"]"],
+        &[&["1", "1.5", "true", "null"], BLANK],
+    ),
     (
         &TOP,
         "compatible_models",
@@ -48,6 +53,8 @@ const KEYS: &[Row] = &[
     (&TOP, "schema_out", &["{type: array}", "{}"], &[NOT_MAP]),
     (&TOP, "tools", &["[]", "[a, b]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, NOT_LIST_OF_NAMES]),
     (&TOP, "toolsets", &["[]", "[a, b]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, NOT_LIST_OF_NAMES]),
+    (&TOP, "skills", &["[skills]", "[a/b, '../c', \"/srv/skills\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, EMPTY_LIST]),
+    (&TOP, "agents_md", &["project", "cwd"], &[NOT_TEXT, &["here", "\"\""]]),
     (&TOP, "approval", &["{}", "{read_file: ask, a.b: block, c: allow}"], &[NOT_MAP, NOT_RULES]),
     (&TOP, "allow_workers", &["[]", "[a, b]", "['*']"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, NOT_LIST_OF_NAMES]),
     (
@@ -58,6 +65,7 @@ const KEYS: &[Row] = &[
     ),
     (&TOP, "model_settings", &["{}", "{seed: 1}"], &[NOT_MAP]),
     (&TOP, "limits", &["{}", "{max_requests: 1}"], &[NOT_MAP]),
+    (&TOP, "cache", &["content"], &[&["on", "true", "{}", "[content]"]]),
     (&TOP, "context", &["{}", "{window: 8192, keep: 10}", "off"], &[&["1", "true", "[x]", "on"]]),
     (&TOP, "attachment_policy", &["{}", "{max_attachments: 0}"], &[NOT_MAP]),
     (&TOP, "locked", &["true", "false"], &[NOT_BOOL]),
@@ -89,6 +97,7 @@ const KEYS: &[Row] = &[
     (&IN_CONTEXT, "clear_at", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE]),
     (&IN_CONTEXT, "summarise_at", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE]),
     (&IN_CONTEXT, "keep", &["1", "8192"], &[NOT_INTEGER, NOT_POSITIVE]),
+    (&IN_CONTEXT, "model", &["\"ollama:qwen3\""], &[NOT_TEXT, BLANK]),
     (&IN_LIMITS, "max_requests", &["1", "50"], &[NOT_INTEGER, NOT_POSITIVE]),
     (&IN_LIMITS, "max_tool_calls", &["0", "50"], &[NOT_INTEGER, NEGATIVE]),
     (&IN_LIMITS, "max_input_tokens", &["1"], &[NOT_INTEGER, NOT_POSITIVE]),
@@ -169,6 +178,8 @@ prompt: "{{ topic }}"
 output_model_ref: out.py:Answer
 tools: [count]
 toolsets: [shell_readonly, other]
+skills: [skills, /srv/skills]
+agents_md: cwd
 approval: {shell: ask, other: block}
 allow_workers: [other]
 server_side_tools:
@@ -178,6 +189,7 @@ model_settings: {temperature: 0.5, top_p: 1, max_tokens: 9, stop: END, seed: -1,
   parallel_tool_calls: false, timeout_seconds: 1.5}
 limits: {max_requests: 1, max_tool_calls: 0, max_input_tokens: 3, max_output_tokens: 4, max_cost_usd: 0.5,
   timeout_seconds: 6, on_limit: ask}
+context: {model: "ollama:qwen3"}
 attachment_policy: {max_attachments: 1, max_total_bytes: 2, allowed_suffixes: [.PNG], denied_suffixes: [.exe]}
 locked: true
 "#;
@@ -201,6 +213,9 @@ fn what_is_written_is_read() {
         schema_out: Some(SchemaSource::Python(Located { value: class, span })),
         tools: vec![located("count")],
         toolsets: vec![located("shell_readonly"), located("other")],
+        skills: vec![located("skills"), located("/srv/skills")],
+        agents_md: Some(Located { value: AgentsMd::WorkingDirectory, span }),
+        summariser: Some(located("ollama:qwen3")),
         approval: vec![(located("shell"), Rule::Ask), (located("other"), Rule::Block)],
         allow_workers: Some(vec![located("other")]),
         server_side_tools: vec![

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::Servers;
+use super::{McpHome, Servers};
 use crate::event::Events;
 use crate::http::HttpSettings;
 use crate::project::trust::TrustedProject;
@@ -29,12 +29,13 @@ pub async fn ask(
     children: &ChildEnvironment,
     http: &HttpSettings,
     fence: &FenceConfig,
+    home: &McpHome,
     events: &Events,
 ) -> Vec<McpOffer> {
-    let all = Servers::within(project.program(), children, http, fence, events);
+    let all = Servers::within(project.program(), children, http, fence, home, events);
     let servers = project.project().servers();
     let asking = servers.iter().map(|config| async {
-        let tools = all.get(config).tools(events).await;
+        let tools = all.get(config).tools(events).await.map_err(|error| error.to_string());
         McpOffer { toolset: config.name.clone(), tools }
     });
     let offers = join_all(asking).await;

@@ -16,10 +16,12 @@ use crate::journal::{StepDescription, StepKind, Steps};
 #[cfg(feature = "front-end")]
 use crate::message::Content;
 use crate::message::Message;
+use crate::model::Model;
 use crate::model::name::{ModelName, ModelPattern};
 use crate::model::provider::provider;
 use crate::project::AgentSpec;
 use crate::runtime::RunError;
+use crate::runtime::context::ContextPlan;
 
 /// What was wanted, as a journal keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ enum WantedChange {
     Undo,
     /// This model goes on.
     Model(String),
+    /// Old turns are left out of later requests, and what is about this is kept above all. What follows from a plan with a
+    /// summary follows from the reply beneath the step.
+    Compact { plan: ContextPlan, focus: Option<String> },
 }
 
 impl StepValue for WantedChange {}
@@ -73,6 +78,20 @@ impl CallScope<'_> {
         self.ask_as(agent)
     }
 
+    /// Leaves out of later requests what can be left out. `None` if that is nothing; else how many tokens the next request
+    /// had and has now, about.
+    #[cfg(feature = "front-end")]
+    pub(in crate::runtime) async fn compact(&mut self, focus: Option<String>) -> Result<Option<(u64, u64)>, RunError> {
+        self.roll_back();
+        let plan = self.compaction();
+        if plan.is_empty() {
+            return Ok(None);
+        }
+        let wanted = WantedChange::Compact { plan: plan.clone(), focus: focus.clone() };
+        let steps = self.take_command("compact", wanted).await?;
+        self.take_out(&steps, plan, focus.as_deref()).await.map(Some)
+    }
+
     /// The model that the next turn asks.
     #[cfg(feature = "front-end")]
     pub(in crate::runtime) fn model(&self) -> &ModelName {
@@ -80,12 +99,12 @@ impl CallScope<'_> {
     }
 
     #[cfg(feature = "front-end")]
-    async fn take_command(&mut self, name: &str, wanted: WantedChange) -> Result<(), RunError> {
+    async fn take_command(&mut self, name: &str, wanted: WantedChange) -> Result<Steps, RunError> {
         let steps = self.command_steps(name);
         let description = || StepDescription::new(StepKind::Decide, &wanted);
         let effect = wanted.clone();
         steps.here(&self.events).step(description, |_| async move { Ok::<_, RunError>(effect) }).await?;
-        Ok(())
+        Ok(steps)
     }
 
     /// Where the next command is recorded.
@@ -117,7 +136,8 @@ impl CallScope<'_> {
         let offered = provider(&model.provider).map(|row| row.server_tools).unwrap_or_default();
         let is_offered = |tool: &&crate::model::ServerTool| offered.iter().any(|row| row.kind == tool.kind);
         let server_tools = self.agent.server_tools.iter().filter(is_offered).cloned().collect();
-        Ok(AgentSpec { model, script: None, server_tools, ..AgentSpec::clone(&self.agent) })
+        let fallbacks = Vec::new();
+        Ok(AgentSpec { model, fallbacks, script: None, server_tools, ..AgentSpec::clone(&self.agent) })
     }
 
     fn ask_as(&mut self, agent: AgentSpec) -> Result<(), RunError> {
@@ -127,7 +147,14 @@ impl CallScope<'_> {
             let text = format!("`{}` has no tool `{}`, which is left out", agent.model.provider, tool.kind.name());
             self.events.send(|| EventKind::Notice { text });
         }
-        self.agent = Arc::new(agent);
+        self.alternatives = None;
+        self.take_model(Arc::new(agent), model.as_ref());
+        Ok(())
+    }
+
+    /// What follows is asked of this model.
+    pub(super) fn take_model(&mut self, agent: Arc<AgentSpec>, model: &dyn Model) {
+        self.agent = agent;
         self.model = self.agent.model.to_string();
         self.forget_window();
         self.price = self.runtime.price_of(&self.agent.model);
@@ -135,7 +162,6 @@ impl CallScope<'_> {
         self.opening = OpeningEstimate::of(&head);
         self.parts = self.steps.is_recorded().then(|| Arc::new(parts_of(&head)));
         self.conversation = model.open(head);
-        Ok(())
     }
 
     /// Does again what was wanted before this turn.
@@ -146,6 +172,7 @@ impl CallScope<'_> {
             self.commands += 1;
             match value_at::<WantedChange>(&key, records).map_err(Stop::Journal)? {
                 WantedChange::Undo => drop(self.forget_turn()),
+                WantedChange::Compact { plan, .. } => self.restore_compaction(plan, &key, records),
                 WantedChange::Model(name) => {
                     let model = ModelName::parse(&name).map_err(|error| Stop::Journal(error.to_string()))?;
                     let agent = self.agent_with(model)?;

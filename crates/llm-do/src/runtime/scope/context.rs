@@ -10,11 +10,12 @@ use crate::journal::{Prior, RecordedSteps, StepDescription, StepKind, Steps};
 use crate::message::{Message, RawJson, Reply};
 use crate::model::windows::Window;
 use crate::model::{Head, ModelSettings, estimate};
+use crate::project::AgentSpec;
 use crate::runtime::RunError;
 use crate::runtime::context::{ContextPlan, ContextThresholds, LeftOut, SUMMARISE, grouped, refusals, transcript};
 use crate::runtime::request::{RequestContext, RequestError};
-use crate::tools::approval::Rules;
-use crate::tools::plane::OpenToolset;
+use crate::tools::approval::{RulePlaces, Rules};
+use crate::tools::plane::{OpenToolset, Precedence};
 use crate::tools::recall::{RECALL, RecallToolset};
 
 /// What is known of the room that a conversation has.
@@ -54,6 +55,11 @@ impl KnownThresholds {
 const REQUEST: &str = "context";
 
 impl ContextRoom {
+    /// Whether the next request sends less than what was said.
+    pub(super) fn leaves_out(&self) -> bool {
+        self.view.is_some()
+    }
+
     /// What the next request sends.
     pub(super) fn sent<'a>(&'a self, history: &'a [Message]) -> &'a [Message] {
         self.view.as_deref().unwrap_or(history)
@@ -121,7 +127,7 @@ impl CallScope<'_> {
 
     fn was_cleared(steps: &Steps) -> bool {
         let prior = || steps.at(format_args!("clear")).prior(StepKind::Decide, || RawJson::of(&REQUEST));
-        steps.is_recorded() && matches!(prior(), Prior::Done | Prior::Replayed(Some(_)))
+        steps.has_past() && matches!(prior(), Prior::Done | Prior::Replayed(Some(_)))
     }
 
     /// Makes room for the next request, if it needs some.
@@ -194,24 +200,80 @@ impl CallScope<'_> {
             )
             .await?;
         let summary = match plan.summarise_to {
-            Some(to) => Some(self.summarise(&steps.at(format_args!("summary")), to).await?),
+            Some(to) => Some(self.summarise(&steps.at(format_args!("summary")), to, None).await?),
             None => None,
         };
         self.apply(plan, summary, size)
     }
 
+    /// What can be left out between two turns, whatever the size of the conversation.
+    #[cfg(feature = "front-end")]
+    pub(super) fn compaction(&mut self) -> ContextPlan {
+        let size = self.context_size();
+        let known = self.thresholds().unwrap_or_else(|| ContextThresholds::of(&self.agent.context, size, None));
+        let of_size = ContextThresholds::of(&self.agent.context, size, None).keep;
+        let keep = known.keep.min(of_size);
+        let limits = ContextThresholds { clear_above: 0, clear_to: 0, summarise_above: 0, keep, ..known };
+        let starts: Vec<usize> = self.past.iter().map(|turn| turn.start).collect();
+        let Self { frame, room, agent, .. } = &*self;
+        ContextPlan::of(&frame.history, &room.left_out, &starts, size, &limits, &agent.model)
+    }
+
+    /// Does what a person wanted between two turns; gives the sizes before and after.
+    #[cfg(feature = "front-end")]
+    pub(super) async fn take_out(
+        &mut self,
+        steps: &Steps,
+        plan: ContextPlan,
+        focus: Option<&str>,
+    ) -> Result<(u64, u64), RunError> {
+        let size = self.context_size();
+        let summary = match plan.summarise_to {
+            Some(to) => Some(Box::pin(self.summarise(&steps.at(format_args!("summary")), to, focus)).await?),
+            None => None,
+        };
+        self.apply(plan, summary, size)?;
+        Ok((size, self.context_size()))
+    }
+
+    /// The same again, from its record. Without its summary it did not happen.
+    pub(super) fn restore_compaction(&mut self, plan: ContextPlan, key: &str, records: &dyn RecordedSteps) {
+        let summary = reply_at(&format!("{key}/summary"), records).ok().as_ref().map(Reply::text);
+        if plan.summarise_to.is_some() && summary.is_none() {
+            return;
+        }
+        let old = self.frame.history.get(1..plan.summarise_to.unwrap_or(1)).unwrap_or_default();
+        let summary = summary.map(|text| text + &refusals(old));
+        self.room.left_out.add(self.frame.history.len(), plan, summary);
+    }
+
+    /// Whoever summarises: the agent itself, or a model that its file names for this.
+    fn summarising_agent(&self) -> Arc<AgentSpec> {
+        match &self.agent.summariser {
+            None => Arc::clone(&self.agent),
+            Some(model) => {
+                let (model, fallbacks) = (model.clone(), Vec::new());
+                Arc::new(AgentSpec { model, fallbacks, script: None, ..AgentSpec::clone(&self.agent) })
+            }
+        }
+    }
+
     /// One request that turns old turns into a few sentences.
-    async fn summarise(&mut self, steps: &Steps, to: usize) -> Result<String, RunError> {
+    async fn summarise(&mut self, steps: &Steps, to: usize, focus: Option<&str>) -> Result<String, RunError> {
         let before = self.shown_messages();
         let kept = self.frame.history.len() - to;
         let old = before.get(1..before.len().saturating_sub(kept)).unwrap_or_default();
         let (asked, refused) = (vec![Message::user(transcript(old))], refusals(old));
+        let asked_agent = self.summarising_agent();
         let longest = self.room.limits.found().map(|limits| (limits.keep / 2).clamp(256, 4_096));
         let settings = ModelSettings { max_tokens: longest, ..ModelSettings::default() };
         let head = Head {
             agent: Arc::from(self.agent.name.as_str()),
-            model: self.agent.model.clone(),
-            instructions: SUMMARISE.to_owned(),
+            model: asked_agent.model.clone(),
+            instructions: match focus {
+                None => SUMMARISE.to_owned(),
+                Some(focus) => format!("{SUMMARISE} Keep above all what is about: {focus}"),
+            },
             tools: Vec::new(),
             server_tools: Vec::new(),
             may_call: true,
@@ -220,16 +282,19 @@ impl CallScope<'_> {
             stream: self.runtime.config.stream,
         };
         let opening = OpeningEstimate::of(&head);
-        let mut conversation = self.runtime.models.chosen(&self.agent)?.open(head);
+        let mut conversation = self.runtime.models.chosen(&asked_agent)?.open(head);
+        let (agent, model) = (&asked_agent, asked_agent.model.to_string());
+        let price = self.runtime.price_of(&agent.model);
         let events = self.events.clone();
         let telling = steps.telling(&events);
-        let Self { runtime, agent, model, price, limited, account, own, .. } = &mut *self;
+        let Self { runtime, limited, account, own, .. } = &mut *self;
         let mut heard = String::new();
         let effect = async {
             let request = RequestContext {
                 agent,
-                model,
+                model: &model,
                 price: price.as_deref(),
+                prices: &[],
                 opening: &opening,
                 limited: *limited,
                 ledger: &runtime.ledger,
@@ -282,8 +347,9 @@ impl CallScope<'_> {
             name: RECALL.to_owned(),
             definition: Arc::new(RECALL),
             toolset: Box::new(RecallToolset { transcript }),
-            file: None,
+            places: RulePlaces::default(),
             rules: Rules::new(),
+            precedence: Precedence::Equal,
         };
         if let Some(plane) = &mut self.plane {
             let reason = |reason| RunError::Toolset { agent: self.agent.name.clone(), reason };
@@ -298,6 +364,9 @@ impl CallScope<'_> {
 
     /// The history is shorter, or another one from this message on. A turn that is forgotten takes back what was left out in it.
     pub(super) fn rewind(&mut self, messages: usize) {
+        if let Some(cache) = &mut self.cache {
+            cache.rewind(messages);
+        }
         if self.room.view.is_none() {
             return self.conversation.rewind(messages);
         }

@@ -48,10 +48,12 @@ impl<'r> CallScope<'r> {
     /// back.
     fn admissible(&mut self) -> Result<Wish, LimitHit> {
         let Self { runtime, agent, model, price, opening, limited, account, own, heard, frame, events, .. } = self;
+        let prices = self.alternatives.as_ref().map_or(&[][..], |all| &all.prices);
         let request = RequestContext {
             agent,
             model,
             price: price.as_deref(),
+            prices,
             opening,
             limited: *limited,
             ledger: &runtime.ledger,

@@ -74,7 +74,7 @@ impl Shape {
     fn example(&self, reading: Reading<'_>) -> String {
         let language = reading.language;
         match self {
-            Self::Text | Self::AnyText => "\"…\"".to_owned(),
+            Self::Text | Self::AnyText | Self::Any => "\"…\"".to_owned(),
             Self::Name => language.quoted(reading.stem),
             Self::Variable => language.quoted("NAME"),
             Self::Bool => "true".to_owned(),

@@ -69,6 +69,7 @@ impl Shape {
             Self::Object(table) => table.schema(),
             Self::AnyOf(shapes) => json!({"anyOf": shapes.iter().map(Shape::schema).collect::<Vec<_>>()}),
             Self::JsonObject => json!({"type": "object"}),
+            Self::Any => json!({}),
         };
         let Value::Object(schema) = schema else { unreachable!("every schema above is an object") };
         schema

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::trial::Trials;
-use super::{CallSubject, Coverage, LimitRaise, Memory, Question, RAISE_LIMIT, digest};
+use super::{CallSubject, Coverage, Form, LimitRaise, Memory, Question, RAISE_LIMIT, digest};
 use crate::BoxFuture;
 use crate::journal::StepValue;
 use crate::message::RawJson;
@@ -181,6 +181,9 @@ pub struct PendingQuestion {
     /// What the author of the tool says about the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign: Option<String>,
+    /// What a person fills in, if yes or no is no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<Form>,
 }
 
 /// As much of a question's digest as people read and type.
@@ -213,6 +216,8 @@ pub struct AskedQuestion {
     pub(super) covers: Option<Coverage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) bound_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) form: Option<Form>,
 }
 
 impl AskedQuestion {
@@ -223,7 +228,7 @@ impl AskedQuestion {
 
     /// As it was put to a person in the run, at this place.
     pub(crate) fn request(&self, run: &str, key: &str) -> ApprovalRequest {
-        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to } =
+        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to, form } =
             self.clone();
         ApprovalRequest {
             id: self.digest(run, key),
@@ -232,7 +237,7 @@ impl AskedQuestion {
             tool,
             arguments,
             about: None,
-            question: Question { reason, preview, shows, edits, rule, bound_to, foreign, covers },
+            question: Question { reason, preview, shows, edits, rule, bound_to, foreign, covers, form },
             memory: Memory::Nothing,
             coverage: SessionCoverage::default(),
             trials: Trials::default(),
@@ -247,7 +252,7 @@ impl AskedQuestion {
 
     /// Of the run, the place in its call tree, the call, each shown word and what the answer is bound to.
     pub(crate) fn digest(&self, run: &str, key: &str) -> String {
-        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to } = self;
+        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to, form } = self;
         let (depth, shown, arguments) = (path.len().to_string(), shows.len().to_string(), canonical(arguments));
         let call = covers.as_ref().map(|covers| covers.call.as_str());
         let whole = covers.as_ref().map(|covers| covers.tool.as_str());
@@ -257,14 +262,16 @@ impl AskedQuestion {
         let said = said.flat_map(|part| [if part.is_some() { "1" } else { "0" }, part.unwrap_or_default()]);
         let place = [run, key, &depth].into_iter().chain(path.iter().map(String::as_str));
         let shows = std::iter::once(shown.as_str()).chain(shows.iter().map(String::as_str));
+        let form = form.as_ref().map(|form| RawJson::of(form).get().to_owned());
+        let said = said.chain(form.as_deref());
         digest(place.chain([tool.as_str(), &arguments, reason]).chain(shows).chain(said))
     }
 
     /// For the person who decides later. `run` and `key` say where it was asked.
     pub fn pending(&self, run: &str, key: &str) -> PendingQuestion {
-        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, .. } = self.clone();
+        let Self { path, tool, arguments, reason, preview, shows, edits, rule, foreign, form, .. } = self.clone();
         let id = self.digest(run, key);
-        PendingQuestion { id, path, tool, arguments, reason, preview, shows, edits, rule, foreign }
+        PendingQuestion { id, path, tool, arguments, reason, preview, shows, edits, rule, foreign, form }
     }
 }
 
@@ -285,6 +292,8 @@ pub enum Answer {
     ToolForSession,
     /// With other arguments, which are judged again.
     Edited(RawJson),
+    /// With values for the fields of a form: an object, by their names.
+    Values(RawJson),
     /// No.
     Refuse {
         /// Why, for the model to read.
@@ -317,6 +326,7 @@ impl StepValue for RecordedAnswer {
     fn settled(self) -> Self {
         let answer = match self.answer {
             Answer::Edited(arguments) => Answer::Edited(arguments.in_one_line()),
+            Answer::Values(values) => Answer::Values(values.in_one_line()),
             answer => answer,
         };
         Self { answer, ..self }
@@ -334,6 +344,7 @@ pub(super) fn bounded(answer: Answer) -> Answer {
     };
     match answer {
         Answer::Edited(arguments) if arguments.get().len() > LARGEST_ANSWER => too_long("changed arguments"),
+        Answer::Values(values) if values.get().len() > LARGEST_ANSWER => too_long("values"),
         Answer::Refuse { reason: Some(reason) } if reason.len() > LARGEST_ANSWER => too_long("reasons"),
         answer => answer,
     }
@@ -354,7 +365,7 @@ mod tests {
         let optional = |index: usize| Some(word(index)).filter(|word| !word.starts_with('-'));
         let covers = optional(8).map(|call| Coverage { call, tool: word(9) });
         let question = AskedQuestion {
-            path: words[15.min(words.len())..].to_vec(),
+            path: words[16.min(words.len())..].to_vec(),
             tool: word(2),
             arguments: RawJson::of(&serde_json::json!({word(3): word(4)})),
             reason: word(5),
@@ -365,6 +376,7 @@ mod tests {
             foreign: optional(7),
             covers,
             bound_to: optional(1),
+            form: optional(16).map(|question| Form { question, fields: Vec::new() }),
         };
         (question, word(0), word(1))
     }
@@ -374,8 +386,8 @@ mod tests {
         /// Two questions that differ in anything have different digests, and so have two runs.
         #[test]
         fn questions_that_differ_in_anything_have_different_digests(
-            one in proptest::collection::vec("[-ab/01]{0,2}", 15..19),
-            at in 0..19_usize,
+            one in proptest::collection::vec("[-ab/01]{0,2}", 17..21),
+            at in 0..21_usize,
             other in "[-ab/01]{0,2}",
         ) {
             let mut changed = one.clone();
@@ -394,6 +406,7 @@ mod tests {
         let refused =
             |answer: Answer| matches!(bounded(answer), Answer::Refuse { reason: Some(reason) } if reason.len() < 100);
         assert!(refused(Answer::Edited(RawJson::of(&long))));
+        assert!(refused(Answer::Values(RawJson::of(&long))));
         assert!(refused(Answer::Refuse { reason: Some(long) }));
         let edited = Answer::Edited(RawJson::of(&"x"));
         assert_eq!(bounded(edited.clone()), edited);
@@ -403,13 +416,14 @@ mod tests {
     fn an_answer_is_replayed_as_it_was_given() {
         use crate::journal::generated::{Generator, assert_replayed_is_live};
         let answer = |generator: &mut Generator, _: &Steps| {
-            let answer = match generator.number(7) {
+            let answer = match generator.number(8) {
                 0 => Answer::Once,
                 1 => Answer::CallForSession,
                 2 => Answer::ToolForSession,
                 3 => Answer::Refuse { reason: generator.maybe(Generator::text) },
                 4 => Answer::EndRun,
                 5 => Answer::Later,
+                6 => Answer::Values(generator.object()),
                 _ => Answer::Edited(generator.object()),
             };
             RecordedAnswer { answer, judged: generator.maybe(Generator::text) }

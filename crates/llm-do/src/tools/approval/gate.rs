@@ -11,8 +11,8 @@ use super::grants::SessionGrant;
 use super::grants::{Grants, coverage};
 use super::trial::Trials;
 use super::{
-    Answer, ApprovalMode, ApprovalRequest, Approvals, AskedQuestion, JudgementRecord, PendingQuestion, Permission,
-    Question, RecordedAnswer, Ruling, Verdict,
+    Answer, ApprovalMode, ApprovalRequest, Approvals, AskedQuestion, Form, FormAnswer, JudgementRecord,
+    PendingQuestion, Permission, Question, RecordedAnswer, Ruling, Verdict,
 };
 use crate::event::{ApprovalResult, EventKind, Events};
 use crate::journal::{Prior, StepDescription, StepKind, Steps, Stop, Suspension};
@@ -82,6 +82,11 @@ impl GateOutcome {
 
     fn refused(reason: String, by: RefusedBy) -> Self {
         Self::Refused { reason, by }
+    }
+
+    /// Of a question with a form: the call goes on whatever the person made of it, since what it gives is that.
+    fn of_form(form: &Form, verdict: &Verdict, answer: Answer) -> Self {
+        Self::Permitted(Permission::answered(verdict, form.answered(answer)))
     }
 
     /// Of arguments that a person changed. `judged` is how they were judged when the person did that.
@@ -224,11 +229,14 @@ impl Gate {
         let (mut edited, mut place) = (None, None);
         let (outcome, by) = match answered.await {
             Ok((RecordedAnswer { answer, judged }, by)) => {
-                let outcome = match answer {
-                    Answer::Once | Answer::CallForSession | Answer::ToolForSession => {
+                let outcome = match (answer, &question.form) {
+                    (Answer::EndRun, _) => GateOutcome::EndRun,
+                    (Answer::Later, _) => GateOutcome::Waits(pending()),
+                    (answer, Some(form)) => GateOutcome::of_form(form, verdict, answer),
+                    (Answer::Once | Answer::CallForSession | Answer::ToolForSession, None) => {
                         GateOutcome::permitted(verdict, question.bound_to.clone(), None)
                     }
-                    Answer::Edited(arguments) => {
+                    (Answer::Edited(arguments), None) => {
                         let ruling = judge(arguments.clone()).await;
                         let ruling = ruling.map(|ruling| {
                             edited = ruling.record;
@@ -236,18 +244,23 @@ impl Gate {
                         });
                         GateOutcome::of_edited(arguments, ruling, judged.as_deref())
                     }
-                    Answer::Refuse { reason } => {
+                    (Answer::Values(_), None) => {
+                        let reason = "it was answered with values, and takes yes or no";
+                        GateOutcome::refused(reason.to_owned(), RefusedBy::Person)
+                    }
+                    (Answer::Refuse { reason }, None) => {
                         let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
                         GateOutcome::refused(reason, RefusedBy::Person)
                     }
-                    Answer::EndRun => GateOutcome::EndRun,
-                    Answer::Later => GateOutcome::Waits(pending()),
                 };
                 (outcome, by)
             }
             Err(NoAnswer::Unasked(by, rule)) => {
                 place = rule;
                 (GateOutcome::permitted(verdict, verdict.bound_exception(), None), by)
+            }
+            Err(NoAnswer::Policy(reason, by)) if question.form.is_some() => {
+                (GateOutcome::Permitted(Permission::answered(verdict, FormAnswer::Declined(Some(reason)))), by)
             }
             Err(NoAnswer::Policy(reason, by)) => (GateOutcome::refused(reason, RefusedBy::Policy), by),
             Err(NoAnswer::Nobody) => (GateOutcome::Waits(pending()), DecidedBy::Nobody),
@@ -313,6 +326,7 @@ impl Gate {
                 Answer::Once
                 | Answer::CallForSession
                 | Answer::ToolForSession
+                | Answer::Values(_)
                 | Answer::Refuse { .. }
                 | Answer::EndRun
                 | Answer::Later => None,
@@ -402,6 +416,7 @@ impl Gate {
             Answer::CallForSession => (ApprovalResult::CallForSession, None),
             Answer::ToolForSession => (ApprovalResult::ToolForSession, None),
             Answer::Edited(arguments) => (ApprovalResult::Edited, Some(arguments.get().to_owned())),
+            Answer::Values(values) => (ApprovalResult::Values, Some(values.get().to_owned())),
             Answer::Refuse { reason } => (ApprovalResult::Refused, reason.clone()),
             Answer::EndRun => (ApprovalResult::Refused, Some("the run was ended".to_owned())),
             Answer::Later => return Err(NoAnswer::Nobody),
@@ -441,11 +456,12 @@ impl Candidate<'_> {
 
     /// As it is written down: without keys. The approver who is asked now reads it as it is, and what an answer is bound to is too.
     fn asked(&self, question: &Question, redactor: &Redactor) -> AskedQuestion {
-        let Question { reason, preview, shows, edits, rule, bound_to, foreign, covers } = question.clone();
+        let Question { reason, preview, shows, edits, rule, bound_to, foreign, covers, form } = question.clone();
         let clean = |text: String| redactor.redacted(text);
         let (reason, preview, foreign) = (clean(reason), preview.map(clean), foreign.map(clean));
+        let form = form.map(|form| Form { question: clean(form.question), ..form });
         let (path, tool, arguments) = (self.path.to_vec(), self.tool.to_owned(), self.arguments.clone());
-        AskedQuestion { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to }
+        AskedQuestion { path, tool, arguments, reason, preview, shows, edits, rule, foreign, covers, bound_to, form }
     }
 
     fn request(&self, id: String, question: Question, ruling: &Ruling) -> ApprovalRequest {

@@ -102,7 +102,12 @@ impl Grants {
             Answer::ToolForSession => {
                 Some(tool_grant(candidate, ruling)).filter(|_| ruling.memory() == Memory::CallOrTool)
             }
-            Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::EndRun | Answer::Later => None,
+            Answer::Once
+            | Answer::Edited(_)
+            | Answer::Values(_)
+            | Answer::Refuse { .. }
+            | Answer::EndRun
+            | Answer::Later => None,
         };
         if let Some(grant) = grant {
             self.lock().insert(grant);

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decide::{self, DecidedBy};
-use super::{Memory, Question, Rule, Verdict, VerdictKind, Voices, strictest};
+use super::{Memory, Question, Rule, RulePlaces, Verdict, VerdictKind, Voices, strictest};
 use crate::escape::visible;
 use crate::message::RawJson;
 use crate::redact::Redactor;
@@ -15,7 +15,7 @@ pub struct Judgement {
     /// What the toolset itself thinks, before rules, policy and people.
     pub verdict: Verdict,
     /// What the call is about, beyond its arguments. Only looked at where somebody asks for it
-    /// ([`CallContext::wants_subject`](crate::CallContext::wants_subject)).
+    /// (`CallContext::wants_subject`).
     pub about: Option<CallSubject>,
     /// What rules say about it.
     pub(crate) voices: Voices,
@@ -100,12 +100,28 @@ impl Ruling {
         Self { verdict, own, voices, about, record: None }
     }
 
-    /// The same, with the words of the rule that asks, if one does: the agent's rules stand in this file.
+    /// The same, with the words of the rule that asks or blocks, if one does: the agent's rules stand in these places.
     #[must_use]
-    pub(crate) fn naming_rule(self, tool: &str, file: Option<&str>) -> Self {
-        if self.verdict.kind() != VerdictKind::Ask {
-            return self;
+    pub(crate) fn naming_rule(self, tool: &str, places: &RulePlaces) -> Self {
+        match self.verdict.kind() {
+            VerdictKind::Ask => self.naming_asking_rule(tool, places.of(tool)),
+            VerdictKind::Block => self.naming_blocking_rule(tool, places.of(tool)),
+            VerdictKind::Allow | VerdictKind::AskAnyway | VerdictKind::AlwaysAsk | VerdictKind::Fail => self,
         }
+    }
+
+    /// Rules of other places name theirs already.
+    fn naming_blocking_rule(self, tool: &str, file: Option<&str>) -> Self {
+        let place = match decide::verdict(self.own, &self.voices).by {
+            DecidedBy::Worker => file.map_or("the agent".into(), visible),
+            DecidedBy::Variant => "the definition of its toolset".into(),
+            _ => return self,
+        };
+        let verdict = Verdict::Block(format!("blocked by `{}: block` in {place}", visible(tool)));
+        Self { verdict, ..self }
+    }
+
+    fn naming_asking_rule(self, tool: &str, file: Option<&str>) -> Self {
         let ruled = decide::verdict(self.own, &self.voices);
         let place = || ruled.place.map(|place| visible(place)).unwrap_or_default();
         let words = match ruled.by {

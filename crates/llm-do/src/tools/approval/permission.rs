@@ -1,6 +1,6 @@
 //! What the gate gives: the only thing with which a tool can be called.
 
-use super::Verdict;
+use super::{FormAnswer, Verdict};
 use crate::message::RawJson;
 
 /// A call that the gate let through. The private fields are the point: only the gate makes one.
@@ -11,6 +11,7 @@ pub struct PermittedCall {
     arguments: RawJson,
     bound_to: Option<String>,
     exceptional: bool,
+    form: Option<Box<FormAnswer>>,
 }
 
 /// What the gate let through, in this process: it is never written down, and nothing that was written down becomes one.
@@ -23,6 +24,8 @@ pub struct Permission {
     exceptional: bool,
     /// Why the call fails without reaching its tool, if it does.
     failure: Option<String>,
+    /// What a person made of the form of the question, if it has one.
+    form: Option<Box<FormAnswer>>,
 }
 
 impl Permission {
@@ -33,12 +36,22 @@ impl Permission {
                 None
             }
         };
-        Self { edited, bound_to, exceptional: verdict.is_exceptional(), failure }
+        Self { edited, bound_to, exceptional: verdict.is_exceptional(), failure, form: None }
+    }
+
+    /// For a call that asks a person, with what they made of it.
+    pub(super) fn answered(verdict: &Verdict, form: FormAnswer) -> Self {
+        Self { form: Some(Box::new(form)), ..Self::of(verdict, None, None) }
     }
 
     /// Takes out why the call fails without reaching its tool, if it does.
     pub(in crate::tools) fn take_failure(&mut self) -> Option<String> {
         self.failure.take()
+    }
+
+    /// What a person made of the form that was asked, and nothing else.
+    pub(in crate::tools) fn into_form_answer(self) -> Option<FormAnswer> {
+        self.form.map(|form| *form)
     }
 
     /// The digest of what the approval was shown against.
@@ -48,7 +61,7 @@ impl Permission {
 
     /// For a call beneath which nothing runs, since all its steps come from a record.
     pub(in crate::tools) fn replayed(edited: Option<RawJson>) -> Self {
-        Self { edited, bound_to: None, exceptional: false, failure: None }
+        Self { edited, bound_to: None, exceptional: false, failure: None, form: None }
     }
 
     /// The arguments that the approver put in the place of the model's; `None` if those stay.
@@ -57,9 +70,9 @@ impl Permission {
     }
 
     pub(in crate::tools) fn call(self, id: &str, tool: &str, arguments: &RawJson) -> PermittedCall {
-        let Self { edited, bound_to, exceptional, failure: _ } = self;
+        let Self { edited, bound_to, exceptional, failure: _, form } = self;
         let arguments = edited.unwrap_or_else(|| arguments.clone());
-        PermittedCall { id: id.to_owned(), tool: tool.to_owned(), arguments, bound_to, exceptional }
+        PermittedCall { id: id.to_owned(), tool: tool.to_owned(), arguments, bound_to, exceptional, form }
     }
 }
 
@@ -88,6 +101,11 @@ impl PermittedCall {
     /// judged the call, and must not do such a thing for any other call.
     pub(crate) fn is_exceptional(&self) -> bool {
         self.exceptional
+    }
+
+    /// What a person made of the form that the call is, if it is one.
+    pub(crate) fn form_answer(&self) -> Option<&FormAnswer> {
+        self.form.as_deref()
     }
 
     /// The same call, under the name that the toolset below a variant has for its tool.

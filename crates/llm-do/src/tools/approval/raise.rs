@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Answer, Question};
+#[cfg(feature = "front-end")]
+use super::{ApprovalRequest, Form, PendingQuestion, form::check_kind};
 use crate::message::RawJson;
 
 /// The tool whose call a question about a limit is.
@@ -103,6 +105,7 @@ impl LimitRaise {
             Answer::Edited(arguments) => self.edited(arguments).ok(),
             Answer::CallForSession
             | Answer::ToolForSession
+            | Answer::Values(_)
             | Answer::Refuse { .. }
             | Answer::EndRun
             | Answer::Later => None,
@@ -182,13 +185,39 @@ fn is_equal(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }
 
-/// The answer to a question that values answer, each by its name, such as one about a limit. An error says what is wrong
-/// with them, or that the question takes none.
 #[cfg(feature = "front-end")]
-pub fn answer_by_values(tool: &str, arguments: &RawJson, values: &[(String, String)]) -> Result<Answer, String> {
-    match arguments.to::<LimitRaise>() {
-        Ok(raise) if tool == RAISE_LIMIT => raise.answer(values),
-        _ => Err("this question is answered by yes or no, and not by values".to_owned()),
+impl PendingQuestion {
+    /// The answer to a question that values answer, each by its name: a form, or a limit. An error says what is wrong with
+    /// them, or that the question takes none.
+    pub fn answer_by_values(&self, values: &[(String, String)]) -> Result<Answer, String> {
+        by_values(&self.tool, &self.arguments, self.form.as_ref(), values)
+    }
+
+    /// Whether it takes such an answer at all.
+    pub fn check_answer(&self, answer: &Answer) -> Result<(), String> {
+        check_kind(answer, self.form.as_ref())
+    }
+}
+
+#[cfg(feature = "front-end")]
+impl ApprovalRequest {
+    /// The answer to a question that values answer, as [`PendingQuestion::answer_by_values`] gives it.
+    pub fn answer_by_values(&self, values: &[(String, String)]) -> Result<Answer, String> {
+        by_values(&self.tool, &self.arguments, self.question.form.as_ref(), values)
+    }
+}
+
+#[cfg(feature = "front-end")]
+fn by_values(
+    tool: &str,
+    arguments: &RawJson,
+    form: Option<&Form>,
+    values: &[(String, String)],
+) -> Result<Answer, String> {
+    match (form, arguments.to::<LimitRaise>()) {
+        (Some(form), _) => form.answer(values),
+        (None, Ok(raise)) if tool == RAISE_LIMIT => raise.answer(values),
+        (None, _) => Err("this question is answered by yes or no, and not by values".to_owned()),
     }
 }
 
@@ -232,8 +261,7 @@ mod tests {
     #[test]
     fn a_figure_counts_if_it_is_one_and_reaches() {
         let values = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
-        let answer =
-            |name: &str, value: &str| answer_by_values(RAISE_LIMIT, &money().arguments(), &values(name, value));
+        let answer = |name: &str, value: &str| by_values(RAISE_LIMIT, &money().arguments(), None, &values(name, value));
         assert_eq!(answer("usd", "2"), Ok(Answer::Once));
         let three = LimitRaise { to: 3.5, ..money() };
         assert_eq!(answer("usd", "$3.50"), Ok(Answer::Edited(three.arguments())));
@@ -254,11 +282,11 @@ mod tests {
             assert!(wrong.contains(why), "{name}={value}: {wrong}");
         }
         let both = [values("usd", "2"), values("usd", "3")].concat();
-        assert!(answer_by_values(RAISE_LIMIT, &money().arguments(), &both).unwrap_err().contains("one value"));
-        assert!(answer_by_values("write_file", &money().arguments(), &both).unwrap_err().contains("yes or no"));
+        assert!(by_values(RAISE_LIMIT, &money().arguments(), None, &both).unwrap_err().contains("one value"));
+        assert!(by_values("write_file", &money().arguments(), None, &both).unwrap_err().contains("yes or no"));
         let requests = LimitRaise::proposed("max_requests", "run".to_owned(), 3.0, 3.0, 1.0).arguments();
-        assert!(answer_by_values(RAISE_LIMIT, &requests, &values("to", "4.5")).unwrap_err().contains("raised to 4.5"));
-        assert!(matches!(answer_by_values(RAISE_LIMIT, &requests, &values("to", "4")), Ok(Answer::Edited(_))));
+        assert!(by_values(RAISE_LIMIT, &requests, None, &values("to", "4.5")).unwrap_err().contains("raised to 4.5"));
+        assert!(matches!(by_values(RAISE_LIMIT, &requests, None, &values("to", "4")), Ok(Answer::Edited(_))));
     }
 
     #[test]

@@ -77,3 +77,18 @@ pub struct Voices {
     /// Only a person can answer it, now or later: no rule, no answer for the session, and not the approval of everything.
     pub person_only: bool,
 }
+
+/// Where the rules of an agent for a toolset stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RulePlaces {
+    /// The agent's own file.
+    pub file: Option<String>,
+    /// Where those stand that are not in it, by tool.
+    pub elsewhere: BTreeMap<String, String>,
+}
+
+impl RulePlaces {
+    pub(crate) fn of(&self, tool: &str) -> Option<&str> {
+        self.elsewhere.get(tool).or(self.file.as_ref()).map(String::as_str)
+    }
+}

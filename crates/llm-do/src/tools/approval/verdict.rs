@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::decide::{self, RuledVerdict};
-use super::{Rule, Voices, digest};
+use super::{Form, Rule, Voices, digest};
 use crate::escape::visible;
 
 /// What is known of a tool's verdict before it is called.
@@ -69,6 +69,16 @@ impl DeclaredVerdict {
         }
     }
 
+    /// Whether a person may be asked about a call.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn may_ask(&self) -> bool {
+        match self {
+            Self::Allow | Self::Block => false,
+            Self::Ask | Self::AlwaysAsk | Self::Unknown => true,
+            Self::ByCommand(commands) => commands.iter().any(|command| command.verdict == Rule::Ask),
+        }
+    }
+
     /// Whether a call can happen at all.
     #[cfg(feature = "front-end")]
     pub(crate) fn can_run(&self) -> bool {
@@ -117,6 +127,9 @@ pub struct Question {
     pub foreign: Option<String>,
     /// What an answer for the session covers, if that is not these arguments and this tool.
     pub covers: Option<Coverage>,
+    /// What a person fills in, if yes or no is no answer: then [`Answer::Values`](super::Answer::Values) is one, and a refusal
+    /// declines.
+    pub form: Option<Form>,
 }
 
 /// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: a

@@ -8,10 +8,11 @@ use rustix::process::Pid;
 
 use super::Bounds;
 use super::message::KeeperBounds;
-use crate::tools::shell::process::{Finished, Launch};
+use crate::tools::shell::limited;
+use crate::tools::shell::process::{ProcessResult, ProcessSpec};
 
 const NONE: &str = "this system has none that is known here";
-pub use super::message::COMMAND;
+pub(crate) use super::message::COMMAND;
 /// The roles of keepers that live with a program. No process is started in one of them on these systems.
 pub(crate) const TENANT: &str = "tenant";
 pub(crate) const THIN_TENANT: &str = "thin-tenant";
@@ -21,6 +22,7 @@ pub(crate) const THIN_TENANT: &str = "thin-tenant";
 pub(crate) enum ThreadRestriction {}
 
 #[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "in the shape of the thin fence, which reads it")]
 pub(crate) enum Around {
     Thread { group: Pid },
     Keeper,
@@ -42,7 +44,7 @@ pub(crate) fn offered() -> Result<String, String> {
 
 /// Keepers, which cannot be started on these systems.
 #[derive(Debug)]
-pub(crate) enum Keepers {}
+pub enum Keepers {}
 
 /// A keeper, which cannot be started on these systems.
 #[derive(Debug)]
@@ -67,11 +69,20 @@ impl Keeper {
         match *self {}
     }
 
-    pub(crate) fn run(&mut self, _: &Launch) -> Result<Finished, String> {
+    pub(crate) fn run(&mut self, _: &ProcessSpec) -> Result<ProcessResult, String> {
         match *self {}
     }
 }
 
-pub(crate) fn kept(_: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    None
+/// Becomes a command that takes its limits first, which is all that is asked of a keeper on these systems.
+pub fn kept(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter().skip(1);
+    if arguments.next()? != COMMAND {
+        return None;
+    }
+    let ended = match arguments.next() {
+        Some(role) if role == limited::ROLE => limited::become_command(arguments),
+        _ => Err(NONE.to_owned()),
+    };
+    Some(ended.unwrap_or(ExitCode::FAILURE))
 }

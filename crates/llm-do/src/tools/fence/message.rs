@@ -48,13 +48,11 @@ pub(crate) fn length(head: [u8; 4]) -> io::Result<u32> {
     if length > LONGEST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
 }
 
-#[cfg(target_os = "linux")]
 pub(crate) fn write_message(output: &mut impl io::Write, message: &impl Serialize) -> io::Result<()> {
     output.write_all(&framed(message)?)
 }
 
 /// The next message; `None` at the end. No byte behind it is read.
-#[cfg(target_os = "linux")]
 pub(crate) fn read_message<T: serde::de::DeserializeOwned>(input: &mut impl io::Read) -> io::Result<Option<T>> {
     use io::Read as _;
     let mut head = [0; 4];

@@ -11,6 +11,7 @@ pub(crate) mod full;
 pub mod keep;
 #[cfg(target_os = "linux")]
 mod lodge;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no keepers to be spoken to"))]
 pub(crate) mod message;
 #[cfg(target_os = "linux")]
 mod mounts;
@@ -22,14 +23,13 @@ pub mod thin;
 pub(crate) mod written;
 
 #[cfg(not(target_os = "linux"))]
-#[path = "absent.rs"]
-pub(crate) mod full;
+pub mod absent;
 #[cfg(not(target_os = "linux"))]
-#[path = "absent.rs"]
-pub mod keep;
+pub use absent as keep;
 #[cfg(not(target_os = "linux"))]
-#[path = "absent.rs"]
-pub mod thin;
+pub(crate) use absent as full;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use absent as thin;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::escape::is_deceptive;
+use crate::escape::deceives;
 
 /// Lines that stay, shown around those that change.
 const SHOWN_AROUND: usize = 2;
@@ -75,9 +75,9 @@ fn lines(text: &str) -> Vec<&str> {
 fn show_line(shown: &mut String, digits: usize, sign: char, at: usize, line: &str) {
     let text = line.strip_suffix('\n').unwrap_or(line);
     let number = at + 1;
-    if text.chars().any(is_deceptive) {
+    if text.chars().any(deceives) {
         shown.push_str(&format!("{number:>digits$}\\{sign} "));
-        let escape = |c: char| is_deceptive(c) || c == '\\';
+        let escape = |c: char| deceives(c) || c == '\\';
         text.chars().for_each(|c| if escape(c) { shown.extend(c.escape_default()) } else { shown.push(c) });
     } else {
         shown.push_str(&format!("{number:>digits$} {sign} {text}"));

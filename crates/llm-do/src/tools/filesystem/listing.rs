@@ -16,32 +16,61 @@ const LONGEST_PATTERN: usize = 1_000;
 /// What people seldom mean when they say everything: named in the path or the pattern, they are listed.
 const LEFT_OUT: &[&str] = &[".git", ".venv", "__pycache__", "node_modules"];
 
+/// Which of [`LEFT_OUT`] were named, and which were met.
+pub(super) struct OmittedNames {
+    named: Vec<&'static str>,
+    met: Vec<&'static str>,
+}
+
+impl OmittedNames {
+    pub(super) fn unless_named(path: &Path, pattern: &str) -> Self {
+        let parts = |bytes| <[u8]>::split(bytes, |byte| *byte == b'/');
+        let named = parts(path.as_os_str().as_bytes()).chain(parts(pattern.as_bytes()));
+        let left_out = |part: &[u8]| LEFT_OUT.iter().copied().find(|name| name.as_bytes() == part);
+        Self { named: named.filter_map(left_out).collect(), met: Vec::new() }
+    }
+
+    /// Whether a directory is not gone into.
+    pub(super) fn keeps_out(&mut self, directory: &Path) -> bool {
+        let name = directory.file_name().unwrap_or(OsStr::new(""));
+        let Some(name) = LEFT_OUT.iter().find(|left_out| name == **left_out) else { return false };
+        if self.named.contains(name) {
+            return false;
+        }
+        if !self.met.contains(name) {
+            self.met.push(name);
+        }
+        true
+    }
+
+    /// Says what was left out; `verb` is what would be done with it.
+    pub(super) fn mark(&self, verb: &str) -> Option<String> {
+        let key = if verb == "list" { "pattern" } else { "glob" };
+        let names = || self.met.join("/, ");
+        (!self.met.is_empty()).then(|| format!("[left out: {}/; name it in `path` or `{key}` to {verb} it]", names()))
+    }
+}
+
 /// A list as it grows, of one root or of several.
 pub(crate) struct FileListing {
     pattern: Pattern,
-    /// Of [`LEFT_OUT`], those that were named.
-    named: Vec<&'static str>,
+    left_out: OmittedNames,
     /// Each line with its end.
     text: String,
     listed: usize,
     total: usize,
-    left_out: Vec<&'static str>,
     walked: WalkSummary,
 }
 
 impl FileListing {
     /// A list of the files whose paths, relative to where the list starts, match the pattern.
     pub(crate) fn new(path: &Path, pattern: &str) -> Result<Self, String> {
-        let parts = |bytes| <[u8]>::split(bytes, |byte| *byte == b'/');
-        let named = parts(path.as_os_str().as_bytes()).chain(parts(pattern.as_bytes()));
-        let left_out = |part: &[u8]| LEFT_OUT.iter().copied().find(|name| name.as_bytes() == part);
         Ok(Self {
             pattern: Pattern::parse(pattern)?,
-            named: named.filter_map(left_out).collect(),
+            left_out: OmittedNames::unless_named(path, pattern),
             text: String::new(),
             listed: 0,
             total: 0,
-            left_out: Vec::new(),
             walked: WalkSummary::default(),
         })
     }
@@ -90,9 +119,8 @@ impl FileListing {
             1 => mark("[one directory cannot be read]"),
             count => mark(&format!("[{count} directories cannot be read]")),
         }
-        if !self.left_out.is_empty() {
-            let names = self.left_out.join("/, ");
-            mark(&format!("[left out: {names}/; name it in `path` or `pattern` to list it]"));
+        if let Some(left_out) = self.left_out.mark("list") {
+            mark(&left_out);
         }
         self.text.pop();
         self.text
@@ -140,17 +168,7 @@ impl Lister<'_> {
 
 impl Visitor for Lister<'_> {
     fn enters(&mut self, path: &Path) -> bool {
-        let name = path.file_name().unwrap_or(OsStr::new(""));
-        let listing = &mut *self.listing;
-        if let Some(name) = LEFT_OUT.iter().find(|left_out| name == **left_out)
-            && !listing.named.contains(name)
-        {
-            if !listing.left_out.contains(name) {
-                listing.left_out.push(name);
-            }
-            return false;
-        }
-        listing.pattern.reaches(path)
+        !self.listing.left_out.keeps_out(path) && self.listing.pattern.reaches(path)
     }
 
     fn meets(&mut self, path: &Path, kind: WalkEntryKind) {
@@ -162,7 +180,7 @@ impl Visitor for Lister<'_> {
     }
 }
 
-enum Pattern {
+pub(super) enum Pattern {
     Everything,
     Glob {
         glob: Glob,
@@ -175,7 +193,7 @@ enum Pattern {
 
 impl Pattern {
     /// The model writes the pattern: it cannot leave the directory, and matching it takes linear time.
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LONGEST_PATTERN {
             return Err(format!("the pattern is longer than {LONGEST_PATTERN} bytes"));
         }
@@ -202,7 +220,7 @@ impl Pattern {
         }
     }
 
-    fn matches(&self, path: &Path) -> bool {
+    pub(super) fn matches(&self, path: &Path) -> bool {
         match self {
             Self::Everything => true,
             Self::Glob { glob, .. } => glob.matches(&path.to_string_lossy()),
@@ -210,7 +228,7 @@ impl Pattern {
     }
 
     /// Whether something in the directory can match.
-    fn reaches(&self, directory: &Path) -> bool {
+    pub(super) fn reaches(&self, directory: &Path) -> bool {
         match self {
             Self::Everything | Self::Glob { depth: None, .. } => true,
             Self::Glob { depth: Some(depth), .. } => directory.iter().count() < *depth,

@@ -22,6 +22,8 @@ pub(crate) struct Root {
     base: OpenRoot,
     /// From the base to the root.
     relative: PathBuf,
+    /// Where it is on the disk.
+    on_disk: PathBuf,
     /// Why nothing of it is read or written, if so.
     refusal: Option<String>,
     /// A root that can be written need not exist: the first write that is permitted makes it.
@@ -78,7 +80,10 @@ impl Root {
             Base::WorkingDirectory => working_directory::refusal(&base.target.path),
             Base::Absolute(_) | Base::Project(_) => None,
         };
-        let root = Self { name, settings, shown: shown.clone(), base, relative, refusal, opened: OnceLock::new() };
+        // Without the `.` of a root that is its base.
+        let on_disk = base.target.path.join(&relative).components().collect();
+        let (shown_here, opened) = (shown.clone(), OnceLock::new());
+        let root = Self { name, settings, shown: shown_here, base, relative, on_disk, refusal, opened };
         match root.opened() {
             Ok(_) => Ok(root),
             Err(FileOpenError::Missing) if root.settings.access == Access::ReadWrite => Ok(root),
@@ -106,9 +111,8 @@ impl Root {
     }
 
     /// Where it is on the disk.
-    pub(crate) fn on_disk(&self) -> PathBuf {
-        // Without the `.` of a root that is its base.
-        self.base.target.path.join(&self.relative).components().collect()
+    pub(crate) fn on_disk(&self) -> &Path {
+        &self.on_disk
     }
 
     fn opened(&self) -> Result<&OpenRoot, FileOpenError> {

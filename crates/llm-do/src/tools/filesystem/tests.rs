@@ -1,6 +1,7 @@
 mod honest;
 mod hostile;
 mod races;
+mod searching;
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -248,5 +249,5 @@ fn arguments_that_do_not_fit_never_reach_the_tool() {
         let error = files.verdict("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
-    assert_eq!(files.specs().len(), 2);
+    assert_eq!(files.specs().len(), 3);
 }

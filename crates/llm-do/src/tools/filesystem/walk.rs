@@ -1,7 +1,8 @@
 //! Walks the files beneath a directory: in order, never through links, holding no more descriptors than it is deep, and
 //! bounded in number and depth.
 
-use std::ffi::{CStr, OsStr};
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::beneath::{self, FileOpenError, Identity};
+use crate::system;
 use crate::tools::secret::looks_secret;
 
 /// A walk stops after this many entries: a longer list would be of no use to a model.
@@ -106,7 +108,7 @@ struct Entries {
 /// The names in a directory that was just opened, sorted.
 fn entries(directory: BorrowedFd<'_>, buffer: &mut Vec<u8>, walked: &mut WalkSummary) -> io::Result<Entries> {
     let Entries { mut names, mut places } = Entries::default();
-    read(directory, buffer, |name, kind| {
+    system::list(directory, buffer, |name, kind| {
         if name == c"." || name == c".." {
             return ControlFlow::Continue(());
         }
@@ -136,37 +138,6 @@ fn entries(directory: BorrowedFd<'_>, buffer: &mut Vec<u8>, walked: &mut WalkSum
 /// first: for a small directory that would cost more than everything else.
 const AT_ONCE: usize = 32 * 1024;
 
-#[cfg(target_os = "linux")]
-fn read(
-    directory: BorrowedFd<'_>,
-    buffer: &mut Vec<u8>,
-    mut met: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
-) -> io::Result<()> {
-    let mut reader = rustix::fs::RawDir::new(directory, buffer.spare_capacity_mut());
-    while let Some(entry) = reader.next() {
-        let entry = entry?;
-        if met(entry.file_name(), entry.file_type()).is_break() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn read(
-    directory: BorrowedFd<'_>,
-    _: &mut Vec<u8>,
-    mut met: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
-) -> io::Result<()> {
-    for entry in rustix::fs::Dir::read_from(directory)? {
-        let entry = entry?;
-        if met(entry.file_name(), entry.file_type()).is_break() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// The name of a file that looks like a secret, if the file of this identity has one beneath the directory.
 pub(crate) fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathBuf>, FileOpenError> {
     let mut search = IdentitySearch { root, identity, found: None };
@@ -175,6 +146,32 @@ pub(crate) fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathB
     match search.found {
         None if walked.is_cut => Err(FileOpenError::Io(Errno::OVERFLOW.into())),
         found => Ok(found),
+    }
+}
+
+/// All files beneath the directory whose names look like secrets. An error if there is too much to look through.
+pub(super) fn secrets_beneath(root: &Dir) -> Result<HashSet<Identity>, FileOpenError> {
+    let mut search = SecretSearch { root, found: HashSet::new() };
+    let mut walked = WalkSummary::default();
+    walk(root, Path::new(""), &mut search, &mut walked)?;
+    if walked.is_cut { Err(FileOpenError::Io(Errno::OVERFLOW.into())) } else { Ok(search.found) }
+}
+
+struct SecretSearch<'a> {
+    root: &'a Dir,
+    found: HashSet<Identity>,
+}
+
+impl Visitor for SecretSearch<'_> {
+    fn enters(&mut self, _: &Path) -> bool {
+        true
+    }
+
+    fn meets(&mut self, path: &Path, kind: WalkEntryKind) {
+        if kind == WalkEntryKind::File && looks_secret(path) {
+            let place = beneath::resolve(self.root, path).ok();
+            self.found.extend(place.and_then(|place| place.found).map(|found| found.identity));
+        }
     }
 }
 

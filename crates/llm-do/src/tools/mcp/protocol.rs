@@ -1,19 +1,19 @@
 //! The words of the protocol: what is said to a server, and what is made of what it says. Pure.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::bounded::BoundedList;
+use super::wire::header::HeaderParameter;
+use super::wire::{ClientAbilities, WITH_INITIALIZE};
 use crate::escape::{visible_lines, visible_start};
 use crate::journal::StepValue;
 use crate::json_schema::{self, Direction, SchemaError};
 use crate::message::RawJson;
 use crate::syntax::table::is_name;
-
-/// The revision that we ask for: the last one whose streams need not be resumed.
-const ASKED: &str = "2025-06-18";
-/// Those that we understand if the server chooses otherwise.
-const UNDERSTOOD: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// No message of a server is longer: an image in base64 passes.
 pub(crate) const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
@@ -30,10 +30,18 @@ const MOST_REASONS: usize = 20;
 /// What a server says while it works, at once.
 const LONGEST_REMARK: usize = 2_000;
 
+/// What servers can count on. Tasks are of the modern revision only.
+pub(crate) const ABILITIES: ClientAbilities = ClientAbilities { forms: true, addresses: true, tasks: true };
+
+/// A list of tools lasts so long at most, whatever its server says.
+const LONGEST_LISTING: Duration = Duration::from_hours(1);
+/// And at least: what was listed a moment ago is what there is.
+const SHORTEST_LISTING: Duration = Duration::from_secs(1);
+
 pub(crate) fn hello() -> RawJson {
     RawJson::of(&json!({
-        "protocolVersion": ASKED,
-        "capabilities": {},
+        "protocolVersion": WITH_INITIALIZE[0],
+        "capabilities": ClientAbilities { tasks: false, ..ABILITIES }.to_json(),
         "clientInfo": {"name": "llm-do", "version": env!("CARGO_PKG_VERSION")},
     }))
 }
@@ -59,9 +67,9 @@ pub(crate) fn read_hello(answer: &RawJson) -> Result<Hello, String> {
     }
     let said: HelloReply =
         answer.to().map_err(|error| format!("answers `initialize` with something else: {}", in_short(&error)))?;
-    let version = UNDERSTOOD.iter().find(|version| **version == said.version);
+    let version = WITH_INITIALIZE.iter().find(|version| **version == said.version);
     let version = version.ok_or_else(|| {
-        let (asked, found) = (UNDERSTOOD.join(", "), visible_start(&said.version, 40));
+        let (asked, found) = (WITH_INITIALIZE.join(", "), visible_start(&said.version, 40));
         format!("speaks revision `{found}` of the protocol, and these are understood: {asked}")
     })?;
     Ok(Hello { version, has_tools: said.capabilities.tools.is_some() })
@@ -87,6 +95,14 @@ pub struct McpTool {
     pub parameters: RawJson,
     /// What the server says that the tool does, in our words. It is only a claim of the server.
     pub hints: Vec<String>,
+    /// Whether its server speaks the modern revision: a call may then be asked for input, and take several requests.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub in_rounds: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_no(answer: &bool) -> bool {
+    !answer
 }
 
 /// What a server offers, page by page.
@@ -96,9 +112,20 @@ pub(crate) struct Listing {
     /// Why some of them cannot be used.
     pub refused: Vec<String>,
     refused_more: usize,
+    /// Whether it is one of the modern revision.
+    pub is_modern: bool,
+    /// Arguments that headers repeat, by the server's own names of its tools.
+    pub repeated: HashMap<String, Vec<HeaderParameter>>,
+    /// How long it lasts, if its server says so.
+    lasts: Option<Duration>,
 }
 
 impl Listing {
+    /// An empty one, of the modern revision or an earlier one.
+    pub(crate) fn of(is_modern: bool) -> Self {
+        Self { is_modern, ..Self::default() }
+    }
+
     /// Adds a page, and gives where the next one begins.
     pub(crate) fn add(&mut self, page: &RawJson) -> Result<Option<String>, String> {
         #[derive(Deserialize)]
@@ -106,9 +133,15 @@ impl Listing {
             tools: BoundedList<RawJson, MOST_TOOLS>,
             #[serde(rename = "nextCursor")]
             next: Option<String>,
+            #[serde(rename = "ttlMs", default)]
+            lasts: Value,
         }
         let page: Page =
             page.to().map_err(|error| format!("answers `tools/list` with something else: {}", in_short(&error)))?;
+        // One that says nothing that can be understood is over at once.
+        let lasts = Duration::from_millis(page.lasts.as_u64().unwrap_or(0));
+        let lasts = lasts.clamp(SHORTEST_LISTING, LONGEST_LISTING);
+        self.lasts = Some(self.lasts.map_or(lasts, |shortest| shortest.min(lasts)));
         for tool in page.tools.0 {
             if self.tools.len() + self.refused.len() + self.refused_more >= MOST_TOOLS {
                 return Err(format!("offers more than {MOST_TOOLS} tools"));
@@ -122,13 +155,18 @@ impl Listing {
         Ok(page.next.filter(|next| !next.is_empty()))
     }
 
+    /// How long it lasts; one of an earlier revision lasts until its server says otherwise.
+    pub(crate) fn lasts(&self) -> Option<Duration> {
+        self.lasts.filter(|_| self.is_modern)
+    }
+
     /// What cannot be used of all this, in one line.
     pub(crate) fn complaint(&self) -> Option<String> {
         let more = if self.refused_more > 0 { format!(", and {} more", self.refused_more) } else { String::new() };
         (!self.refused.is_empty()).then(|| format!("{}{more}", self.refused.join("; ")))
     }
 
-    fn judged(&self, tool: &RawJson) -> Result<McpTool, String> {
+    fn judged(&mut self, tool: &RawJson) -> Result<McpTool, String> {
         let ToolDescription { name: original, title, description, parameters, annotations } =
             tool.to().map_err(|error| format!("a tool is not described as one: {}", in_short(&error)))?;
         let shown = visible_start(&original, 80).into_owned();
@@ -137,11 +175,19 @@ impl Listing {
             return Err(format!("`{shown}` is there twice"));
         }
         check_schema(&parameters).map_err(|reason| format!("the parameters of `{shown}` {reason}"))?;
+        if self.is_modern {
+            let schema: Value = parameters.to().map_err(|error| in_short(&error))?;
+            let repeated = HeaderParameter::all(&schema).map_err(|reason| format!("of `{shown}`, {reason}"))?;
+            if !repeated.is_empty() {
+                self.repeated.insert(original.clone(), repeated);
+            }
+        }
         let title = title.or_else(|| annotations.title.clone()).unwrap_or_default();
         let description = [title.as_str(), description.as_deref().unwrap_or_default()];
         let said: Vec<&str> = description.into_iter().filter(|text| !text.trim().is_empty()).collect();
         let description = bounded(said.join("\n").trim(), LONGEST_DESCRIPTION);
-        Ok(McpTool { name, original, description, parameters: parameters.in_one_line(), hints: annotations.words() })
+        let (parameters, hints, in_rounds) = (parameters.in_one_line(), annotations.words(), self.is_modern);
+        Ok(McpTool { name, original, description, parameters, hints, in_rounds })
     }
 }
 
@@ -280,6 +326,7 @@ mod tests {
             description: generator.text(),
             parameters: generator.json(),
             hints: generator.list(2, Generator::text),
+            in_rounds: generator.number(2) == 0,
         };
         assert_replayed_is_live(|generator, _| generator.list(3, tool), |tools| tools);
     }
@@ -289,7 +336,7 @@ mod tests {
         let hello = |version: &str, capabilities: serde_json::Value| {
             read_hello(&RawJson::of(&json!({"protocolVersion": version, "capabilities": capabilities})))
         };
-        for version in UNDERSTOOD {
+        for version in WITH_INITIALIZE {
             assert_eq!(hello(version, json!({"tools": {}})), Ok(Hello { version, has_tools: true }));
         }
         assert!(!hello("2024-11-05", json!({"prompts": {}})).unwrap().has_tools);
@@ -310,6 +357,7 @@ mod tests {
             description: "Read\nreads\\u{202e}\nfiles".into(),
             parameters: RawJson::of(&schema),
             hints: vec!["only reads".into(), "destroys nothing".into()],
+            in_rounds: false,
         };
         assert_eq!((listing.tools, listing.refused), (vec![expected], vec![]));
     }

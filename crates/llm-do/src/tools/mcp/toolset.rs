@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{McpTool, Server};
+use super::{McpTool, Server, rounds};
 use crate::BoxFuture;
 use crate::escape::visible_start;
 use crate::json_schema::{self, Direction};
@@ -65,9 +65,10 @@ impl Toolset for McpTools {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
-            kind: ToolKind::Leaf,
+            // What a call in rounds has done stands in their steps: it goes on where it was.
+            kind: if tool.in_rounds { ToolKind::Code } else { ToolKind::Leaf },
             order: Order::Concurrent,
-            repeat: Repeat::Once,
+            repeat: if tool.in_rounds { Repeat::Repeatable } else { Repeat::Once },
         };
         self.tools.iter().map(spec).collect()
     }
@@ -91,12 +92,11 @@ impl Toolset for McpTools {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let called = async {
-                let tool = self.tool(call.tool())?;
-                let client = self.server.client(cx.events).await?;
-                client.call(tool, call.id(), call.arguments(), cx.events, cx.timeout).await
-            };
-            called.await.map_err(ToolError::Failed)
+            let tool = self.tool(call.tool()).map_err(ToolError::Failed)?;
+            if tool.in_rounds {
+                return rounds::call(&self.server, tool, &call, cx).await;
+            }
+            self.server.client(cx.events).await?.call(tool, &call, cx).await
         })
     }
 

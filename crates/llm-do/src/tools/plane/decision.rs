@@ -206,18 +206,19 @@ impl ToolPlane {
         pending: PendingQuestion,
         cx: &CallContext<'_>,
     ) -> Result<CallDecision, Ending> {
+        let needs = if pending.form.is_some() { "an answer" } else { "an approval" };
         let reason = match (cx.steps.suspension(), self.refusals) {
             (Suspension::Possible, _) | (Suspension::Unrecorded, Refusals::EndRun) => {
                 return Ok(CallDecision::Wait(pending));
             }
-            (Suspension::Unrecorded, Refusals::Return) => "it needs an approval, and nobody is there to give it",
-            (Suspension::WithinOnce, _) => {
-                "it needs an approval, nobody is there to give it, and the code that asks cannot be continued later"
-            }
+            (Suspension::Unrecorded, Refusals::Return) => format!("it needs {needs}, and nobody is there to give it"),
+            (Suspension::WithinOnce, _) => format!(
+                "it needs {needs}, nobody is there to give it, and the code that asks cannot be continued later"
+            ),
         };
         match self.refusals {
-            Refusals::Return => Ok(refused(call, reason.to_owned(), cx)),
-            Refusals::EndRun => Err(ended_by(call, reason.to_owned(), cx)),
+            Refusals::Return => Ok(refused(call, reason, cx)),
+            Refusals::EndRun => Err(ended_by(call, reason, cx)),
         }
     }
 
@@ -263,7 +264,7 @@ impl ToolPlane {
             } else {
                 Ruling::of(judgement)
             };
-            ruling.naming_rule(tool, opened.file.as_deref())
+            ruling.naming_rule(tool, &opened.places)
         }))
     }
 

@@ -74,6 +74,12 @@ fn a_rule_is_about_what_it_says() {
     let cases: &[Case] = &[
         ("allow='f'", "f", "main", json!({}), None, true),
         ("allow='f'", "g", "main", json!({}), None, false),
+        // Searching is another way to read, whatever it is called with.
+        ("block='read_file'", "search_files", "main", json!({"pattern": "x"}), None, true),
+        ("block='read_file'\npath='a/*'", "search_files", "main", json!({"pattern": "x", "path": "b"}), None, true),
+        ("ask='n_read_file'", "n_search_files", "main", json!({}), None, true),
+        ("allow='read_file'", "search_files", "main", json!({}), None, false),
+        ("ask='read_file'", "list_files", "main", json!({}), None, false),
         ("allow='hub_*'", "hub_get", "main", json!({}), None, true),
         ("allow='f'\nagent='editor'", "f", "main editor", json!({}), None, true),
         ("allow='f'\nagent='editor'", "f", "editor code", json!({}), None, false),

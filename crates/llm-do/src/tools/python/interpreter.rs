@@ -102,10 +102,10 @@ struct OpenPythonCall {
 impl Interpreter {
     /// Starts it and imports the files, each once.
     pub(crate) async fn start(beginning: &Beginning, shared: Arc<PythonState>) -> Result<(Self, Exports), StartError> {
-        let Beginning { python, root, files, fenced, .. } = beginning;
+        let Beginning { python, root, files, fenced, memory, .. } = beginning;
         let tenant = fenced.as_ref().map(|fenced| tenant(python, root, fenced)).transpose();
         let interpreter = Self::spawn(python, tenant.map_err(StartError::NotFenced)?, shared).await?;
-        let params = RawJson::of(&json!({"root": root, "files": files}));
+        let params = RawJson::of(&json!({"root": root, "files": files, "memory": memory}));
         let exports = match interpreter.connection.request("import", &params).await {
             Ok(exports) => exports,
             Err(RpcError::Gone(reason)) => return Err(not_begun(python, &reason)),
@@ -166,6 +166,22 @@ impl Interpreter {
             self.words(&fault)
         })?;
         read(&answer)
+    }
+
+    /// Asks for something outside of all calls, so that its code can call nothing; if it takes longer, it ends with Python.
+    pub(crate) async fn ask_within<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &Value,
+        time: Duration,
+    ) -> Result<T, String> {
+        let Ok(answer) = tokio::time::timeout(time, self.ask(method, params)).await else {
+            let words = format!("it took longer than {} s", time.as_secs());
+            self.refuse(words.clone());
+            self.child.end();
+            return Err(words);
+        };
+        answer
     }
 
     /// Tells a traceback line by line, so that none of it can be taken for a line of ours.

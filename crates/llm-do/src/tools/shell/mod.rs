@@ -12,6 +12,7 @@ mod launch;
 pub(crate) mod limited;
 mod operands;
 mod options;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a keeper is alone in its namespace"))]
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod rules;
@@ -146,6 +147,16 @@ impl CommandMatch<'_> {
     fn repositories(&self) -> Repositories {
         let is_git = matches!(self.by, By::Rule(_)) && self.pattern.split(' ').next() == Some("git");
         if is_git { Repositories::Written } else { Repositories::ReadOnly }
+    }
+
+    /// Which rule asks.
+    fn asks(&self) -> String {
+        let pattern = visible(&self.pattern);
+        if self.rule.is_some_and(|rule| rule.approval == Rule::Allow) {
+            format!("the rule `{pattern}` of this shell does not cover these arguments")
+        } else {
+            format!("this shell says `{pattern}: ask`")
+        }
     }
 }
 
@@ -296,7 +307,7 @@ impl Shell {
                 Ok(()) => Verdict::Allow,
                 Err(reason) => Verdict::AskAnyway(question(reason)),
             },
-            (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks".to_owned())),
+            (Rule::Ask | Rule::Block, _) => Verdict::Ask(question(matched.asks())),
         }
     }
 

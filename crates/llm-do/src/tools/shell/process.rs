@@ -1,7 +1,7 @@
 //! A child process from its start to its end: no shell, no input, a fixed environment, bounded time, output and
 //! resources, and nothing left of it or of what it started.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::limited;
 use crate::beneath::Identity;
+use crate::system;
 use crate::tools::fence::message::KeeperBounds;
 use crate::tools::fence::thin::{Around, ThreadRestriction};
 use crate::tools::fence::{Bounds, Fence, FenceKind, Write};
@@ -392,19 +393,10 @@ impl KillScope {
     fn now(self) {
         match self {
             Self::Group(group) => drop(kill_process_group(group, Signal::KILL)),
-            Self::Everything => kill_everything(),
+            Self::Everything => system::kill_all_others(),
         }
     }
 }
-
-#[cfg(target_os = "linux")]
-fn kill_everything() {
-    // An error means that no other process is there, which is what was wanted.
-    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::Signal::SIGKILL);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn kill_everything() {}
 
 /// Waits for those whose parents have ended.
 fn reap() {
@@ -421,7 +413,7 @@ struct Group {
 
 /// Whether the group is still held: an embedding program that waits for all children may have taken the holder away.
 fn is_held(group: Pid) -> bool {
-    rustix::process::test_kill_process_group(group).is_ok()
+    system::is_group(group)
 }
 
 impl Group {
@@ -498,7 +490,8 @@ pub(crate) fn limits(may_write: bool) -> Vec<ResourceLimit> {
         (Resource::Core, 0),
         (Resource::Descriptors, 1024),
         (Resource::Data, 4 * GIB),
-        (Resource::Processes, processes() + 1024),
+        // The limit counts all of the user's, and must leave room for those of others.
+        (Resource::Processes, system::processes().unwrap_or(4096) + 1024),
         (Resource::Seconds, (LONGEST.as_secs() + 5) * processors),
     ];
     if may_write {
@@ -509,15 +502,7 @@ pub(crate) fn limits(may_write: bool) -> Vec<ResourceLimit> {
     limits
 }
 
-/// How many processes there are: the limit counts all of the user's, and must leave room for those of others.
-fn processes() -> u64 {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let total = load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok());
-    total.unwrap_or(4096)
-}
-
 /// Sets a limit of a process, or of this one.
-#[cfg(target_os = "linux")]
 pub(crate) fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
     use rustix::process::Resource as Kernel;
     let kernel = match resource {
@@ -535,16 +520,13 @@ pub(crate) fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
     };
     let limit = rustix::process::Rlimit { current: Some(amount), maximum };
     // This fails for a limit that is already stricter, or a child that is already gone.
-    let _ = rustix::process::prlimit(process, kernel, limit);
+    let _ = system::set_limit(process, kernel, limit);
 }
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn limit(_: Option<Pid>, _: Resource, _: u64) {}
 
 /// Listens until the child ends, its time is up, or it has said too much; the latter two are the answer.
 fn watch(launch: &ProcessSpec, child: &mut Child) -> io::Result<(OutputPipes, Option<ProcessEnd>)> {
     let deadline = Instant::now() + launch.timeout;
-    let end = descriptor_of(child)?;
+    let end = system::end_of(pid_of(child))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut heard = OutputPipes {
         stdout: OutputPipe::new(stdout.map(OwnedFd::from), MOST_STDOUT)?,
@@ -577,16 +559,6 @@ fn watch(launch: &ProcessSpec, child: &mut Child) -> io::Result<(OutputPipes, Op
 
 /// Where there is no descriptor that tells of the end of a process, it is looked for so often.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-#[cfg(target_os = "linux")]
-fn descriptor_of(child: &Child) -> io::Result<Option<OwnedFd>> {
-    Ok(Some(rustix::process::pidfd_open(pid_of(child), rustix::process::PidfdFlags::empty())?))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn descriptor_of(_: &Child) -> io::Result<Option<OwnedFd>> {
-    Ok(None)
-}
 
 /// Whether the child has ended. It is not waited for, because its id, and its group's, must stay its own.
 fn has_ended(child: &Child) -> io::Result<bool> {
@@ -678,7 +650,7 @@ fn end_strays(launch: &ProcessSpec) {
         return;
     };
     for _ in 0..MOST_ROUNDS {
-        let strays = marked(mark.as_bytes());
+        let strays = system::processes_with(mark.as_bytes());
         if strays.is_empty() {
             return;
         }
@@ -686,16 +658,4 @@ fn end_strays(launch: &ProcessSpec) {
             let _ = rustix::process::kill_process(stray, Signal::KILL);
         }
     }
-}
-
-fn marked(mark: &[u8]) -> Vec<Pid> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let is_marked = |pid: &Pid| {
-        let mut environment = Vec::new();
-        let file = std::fs::File::open(format!("/proc/{}/environ", pid.as_raw_nonzero()));
-        let read = file.and_then(|file| file.take(1 << 20).read_to_end(&mut environment));
-        read.is_ok() && environment.split(|byte| *byte == 0).any(|variable| variable == mark)
-    };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(Pid::from_raw).filter(is_marked).collect()
 }

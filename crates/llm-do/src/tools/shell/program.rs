@@ -12,6 +12,7 @@ use super::way::{self, PathTrail};
 use crate::beneath::Identity;
 use crate::escape::visible;
 use crate::journal::digest::of_content;
+use crate::system;
 
 /// Where programs are looked for, in this order. Children find theirs here too.
 pub(crate) const DIRECTORIES: &[&str] =
@@ -122,7 +123,7 @@ impl Grounds {
             let ground = self.0.iter().find(|(identity, _)| *identity == Identity::of_file_metadata(metadata));
             match ground {
                 Some((_, what)) => Some(format!("leads into {what}")),
-                None if way::is_of_processes(directory) => Some("leads through files of processes".to_owned()),
+                None if system::shows_processes(directory) => Some("leads through files of processes".to_owned()),
                 None => {
                     others_may_write(directory, metadata).map(|who| format!("leads through a directory that {who}"))
                 }

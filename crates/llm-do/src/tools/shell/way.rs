@@ -84,18 +84,6 @@ fn put_in_front(waiting: &mut VecDeque<TrailStep>, path: &Path) {
     }
 }
 
-/// Whether a directory shows processes: what its names lead to changes with who looks.
-pub(crate) fn is_of_processes(directory: &Path) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        rustix::fs::statfs(directory).is_ok_and(|disk| disk.f_type == rustix::fs::PROC_SUPER_MAGIC)
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        directory.starts_with("/proc")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -123,14 +111,5 @@ mod tests {
         assert!(to(&root.join("loop")).is_err());
         let entered = to(&root.join("short")).unwrap().entered();
         assert_eq!(entered.directories.last().unwrap().0, root.join("a/b"));
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn files_of_processes_are_known_by_their_disk() {
-        assert!(is_of_processes(Path::new("/proc")) && is_of_processes(Path::new("/proc/self")));
-        assert!(!is_of_processes(Path::new("/usr")));
-        let way = to(Path::new("/proc/self/cwd/x")).unwrap();
-        assert!(way.directories.iter().any(|(path, _)| path == Path::new("/proc")));
     }
 }

@@ -3,7 +3,7 @@
 //! It reads quotes as a POSIX shell does and expands nothing. Whatever a shell would do something with, and we would
 //! not, is refused, so that neither the approver nor the model takes a command for something that it is not.
 
-use crate::escape::{is_deceptive, visible};
+use crate::escape::{deceives, visible};
 
 /// One word of a command, which remembers what of it was quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub(crate) fn program_name(word: &Word) -> Result<&str, String> {
     if name.contains('=') {
         return Err(format!("`{}` would set a variable; the environment is fixed", shown()));
     }
-    if let Some(odd) = name.chars().find(|c| !c.is_ascii_graphic() || is_deceptive(*c)) {
+    if let Some(odd) = name.chars().find(|c| !c.is_ascii_graphic() || deceives(*c)) {
         let odd = odd.escape_unicode();
         return Err(format!("the name of the command has the character `{odd}` in it; names are plain ASCII"));
     }

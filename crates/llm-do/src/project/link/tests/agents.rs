@@ -136,7 +136,7 @@ fn mistakes_of(keys: &str) -> Vec<String> {
 fn what_follows_from_a_misspelled_key_is_no_further_mistake() {
     let cases = [
         ("modle: ollama:qwen3", "unknown key `modle` in a worker file (did you mean `model`? keys: "),
-        ("model: 5", "expected a text, found the number `5` (put it in quotes: `\"5\"`)"),
+        ("model: 5", "expected a text or a list (a text each), found the number `5` (write `model: \"…\"`)"),
         (
             "model: ollama:qwen3\ntoolset: [filesystem_cwd]\napproval: {write_file: allow}",
             "unknown key `toolset` in a worker file (did you mean `toolsets`? keys: ",
@@ -174,4 +174,99 @@ fn a_misspelled_mark_of_the_entry_does_not_make_the_project_one_without() {
     let found = shown(&project.survey(&ModelChoices::default(), None).unwrap_err());
     let mistake = "a.worker:4:1 unknown key `entyr` in a worker file (did you mean `entry`? keys: ";
     assert!(matches!(found.as_slice(), [only] if only.starts_with(mistake)), "{found:#?}");
+}
+
+#[test]
+fn skills_are_listed_and_read_by_a_tool() {
+    let release = "---\nname: release\ndescription: >\n  How to release,\n  step by step\nlicense: MIT\n---\nDo it.\n";
+    let files = directory()
+        .agent("main", "skills: [skills, more]\napproval: {load_skill: ask}")
+        .schema("skills/release/SKILL.md", release)
+        .schema("skills/release/deep/SKILL.md", "no skill")
+        .schema("more/typing/SKILL.md", "---\ndescription: How to type\n---\n");
+    let program = files.program();
+    assert_eq!(
+        program.agents["main"].instructions,
+        "Do main.\n\n# Skills\n\nBefore you do what one of these is about, read it with `load_skill`.\n\n\
+         - release: How to release, step by step\n- typing: How to type"
+    );
+    let tools = program.tools_of(&program.agents["main"]);
+    assert_eq!(
+        (tools[0].name.as_ref(), &tools[0].verdict),
+        ("load_skill", &crate::tools::approval::DeclaredVerdict::Ask)
+    );
+}
+
+#[test]
+fn a_skill_that_cannot_be_used_is_a_mistake() {
+    let mistakes = |text: &'static str| {
+        directory().agent("main", "skills: [skills]").schema("skills/release/SKILL.md", text).mistakes()
+    };
+    for (text, expected) in [
+        (
+            "Do it.",
+            "skills/release/SKILL.md:1:1 the file does not start with a line `---` (put the keys between two lines \
+             `---` at the very start, the instructions below)",
+        ),
+        (
+            "---\nname: x\ndescription: d\n---\n",
+            "skills/release/SKILL.md:2:7 the skill in `release` calls itself `x` (write `name: release`, or rename the \
+             directory)",
+        ),
+    ] {
+        assert_eq!(mistakes(text)[0], expected);
+    }
+    let missing = mistakes("---\nname: release\n---\n");
+    assert!(
+        missing[0].ends_with(
+            "the skill `release` has no `description` (say in one sentence what it is about, and when to read it)"
+        ),
+        "{missing:?}"
+    );
+    let twice = directory()
+        .agent("main", "skills: [a, b]")
+        .schema("a/x/SKILL.md", "---\ndescription: d\n---\n")
+        .schema("b/x/SKILL.md", "---\ndescription: d\n---\n");
+    twice.check_mistakes(&["main.worker:4:13 two skills of agent `main` are called `x` (rename the directory of one)"]);
+    let long: &'static str = Box::leak(format!("---\ndescription: {}\n---\n", "d".repeat(1_000)).into_boxed_str());
+    let names: [&'static str; 17] =
+        std::array::from_fn(|number| &*Box::leak(format!("s/n{number}/SKILL.md").into_boxed_str()));
+    let many = names.iter().fold(directory().agent("main", "skills: [s]"), |files, name| files.schema(name, long));
+    assert!(many.mistakes()[0].contains("bytes about themselves, and 16384 are the most"));
+}
+
+#[test]
+fn an_agents_md_of_the_project_is_added() {
+    let files = directory().agent("main", "agents_md: project").agent("b", "").schema("AGENTS.md", "Be kind.\n");
+    let program = files.program();
+    assert_eq!(program.agents["main"].instructions, "Do main.\n\n# AGENTS.md\n\nBe kind.");
+    assert_eq!(program.agents["b"].instructions, "Do b.");
+    let long: &'static str = Box::leak("x".repeat(32 * 1024 + 1).into_boxed_str());
+    directory()
+        .agent("main", "agents_md: project")
+        .schema("AGENTS.md", long)
+        .check_mistakes(&["main.worker:4:12 `AGENTS.md` has 32769 bytes, and 32768 are the most"]);
+}
+
+#[test]
+fn a_file_may_name_the_model_that_summarises() {
+    let summariser = |files: Files| files.program().agents["main"].summariser.as_ref().map(ToString::to_string);
+    let files = || directory().agent("main", "context: {model: \"ollama:qwen3\"}");
+    assert_eq!(summariser(files()), Some("ollama:qwen3".to_owned()));
+    assert!(files().program().asked_models().any(|model| model.to_string() == "ollama:qwen3"), "it is connected to");
+    assert_eq!(summariser(files().choosing(|choices| choices.all = Some(model("ollama:q")))), None);
+    for (written, expected) in [
+        ("qwen3", "main.worker:4:18 the model `qwen3` names no provider (write `provider:model`)"),
+        ("scripted:s.yaml", "main.worker:4:18 a script cannot summarise: name a model"),
+    ] {
+        let files = directory().agent("main", &format!("context: {{model: \"{written}\"}}"));
+        files.check_mistakes(&[expected]);
+    }
+    let unknown = directory().agent("main", "context: {model: \"olama:qwen3\"}").mistakes();
+    assert!(
+        unknown[0].starts_with(
+            "main.worker:4:18 unknown provider `olama` in the model `olama:qwen3` (did you mean `ollama`?"
+        ),
+        "{unknown:?}"
+    );
 }

@@ -47,6 +47,48 @@ fn two_agents_with_one_name_are_a_mistake_that_names_both() {
 }
 
 #[test]
+fn code_has_the_name_of_its_agent_and_asks_no_model_where_it_answers_alone() {
+    let with = |mode: &str, file: &str| {
+        let toolset = format!(r#", "toolsets": {{"sorter": {{"python": "sorter.py:sorter", "mode": "{mode}"}}}}"#);
+        let sorter = "---\nname: sorter\nmodel: scripted:gone.yaml\ntoolsets: [filesystem_cwd]\n---\nSort.\n";
+        let files = manifest(&toolset).agent("main", "toolsets: [sorter]");
+        if mode == "code" {
+            files.file(file, sorter)
+        } else {
+            files.file(file, &sorter.replace("scripted:gone.yaml", "ollama:a"))
+        }
+    };
+    for mode in ["agent", "shadow", "fallback"] {
+        let program = with(mode, "sorter.worker").program();
+        let sorter = &program.agents["sorter"];
+        assert_eq!((sorter.model.to_string().as_str(), sorter.toolsets.len()), ("ollama:a", 1), "{mode}");
+        let fact = format!("the mode `{mode}` asks the agent `sorter`, and its file rests: sorter.worker.softened");
+        let mistakes = with(mode, "sorter.worker.softened").mistakes();
+        assert!(mistakes[0].contains(&fact) && mistakes[0].ends_with("(rename it to `sorter.worker`)"), "{mistakes:?}");
+    }
+    // Whoever was killed between two steps of moving the file finds a project that works.
+    for file in ["sorter.worker", "sorter.worker.softened"] {
+        let program = with("code", file).program();
+        let sorter = &program.agents["sorter"];
+        assert!(sorter.model.is_none() && sorter.toolsets.is_empty());
+        assert_eq!(program.asked_models().count(), 1, "only that of the caller");
+        assert_eq!(tool_names(&program, "main"), ["sorter"]);
+    }
+}
+
+#[test]
+fn code_needs_its_agent_and_a_file_that_rests_needs_code() {
+    let toolset = r#", "toolsets": {"sorter": {"python": "sorter.py:sorter", "mode": "code"}}"#;
+    let mistakes = manifest(toolset).agent("main", "").mistakes();
+    assert!(mistakes[0].contains("`sorter` is code in the place of an agent that is not there"), "{mistakes:?}");
+    let resting = "---\nname: sorter\nmodel: ollama:a\n---\nSort.\n";
+    let mistakes = manifest("").agent("main", "").file("sorter.worker.softened", resting).mistakes();
+    let expected = "sorter.worker.softened:2:7 sorter.worker.softened rests, and nothing answers in its place \
+                    (rename it to `sorter.worker`)";
+    assert_eq!(mistakes, [expected]);
+}
+
+#[test]
 fn a_name_means_one_thing() {
     let built_ins = [
         "filesystem_cwd",
@@ -92,7 +134,16 @@ fn tools_of_one_name_in_one_agent_clash_unless_they_are_shells() {
     let program = manifest(prefixed).agent("main", "toolsets: [filesystem_cwd_ro, p]").program();
     assert_eq!(
         tool_names(&program, "main"),
-        ["read_file", "list_files", "p_read_file", "p_list_files", "p_write_file", "p_edit_file"]
+        [
+            "read_file",
+            "list_files",
+            "search_files",
+            "p_read_file",
+            "p_list_files",
+            "p_search_files",
+            "p_write_file",
+            "p_edit_file"
+        ]
     );
     let python = offer(vec![offered("kit", Some(&["read_file"]))], &["count"]);
     directory().agent("main", "tools: [count]\ntoolsets: [filesystem_cwd_ro, kit]").offering(python).check_mistakes(&[
@@ -136,19 +187,19 @@ fn work_that_moves_between_prompt_and_code_keeps_its_callers() {
 fn unknown_names_say_what_there_is() {
     directory().agent("main", "toolsets: [shel_readonly]").check_mistakes(&[
         "main.worker:4:12 agent `main` asks for an unknown toolset `shel_readonly` (did you mean `shell_readonly`? \
-         toolsets: dynamic_agents, filesystem_cwd, \
+         toolsets: ask_user, dynamic_agents, filesystem_cwd, \
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
     ]);
     directory().agent("main", "toolsets: [zzz]").check_mistakes(&[
-        "main.worker:4:12 agent `main` asks for an unknown toolset `zzz` (toolsets: dynamic_agents, filesystem_cwd, \
+        "main.worker:4:12 agent `main` asks for an unknown toolset `zzz` (toolsets: ask_user, dynamic_agents, filesystem_cwd, \
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
     ]);
     directory().agent("main", "toolsets: [shell, filesystem]\ntools: [read_file, zzz]").check_mistakes(&[
         "main.worker:4:12 agent `main` asks for an unknown toolset `shell` (did you mean `shell_readonly`? \
-         toolsets: dynamic_agents, filesystem_cwd, \
+         toolsets: ask_user, dynamic_agents, filesystem_cwd, \
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
         "main.worker:4:19 agent `main` asks for an unknown toolset `filesystem` (did you mean `filesystem_cwd`? \
-         toolsets: dynamic_agents, filesystem_cwd, \
+         toolsets: ask_user, dynamic_agents, filesystem_cwd, \
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
         "main.worker:5:9 unknown tool `read_file` (write `toolsets: [filesystem_cwd]`)",
         "main.worker:5:20 unknown tool `zzz` (there are no tools)",
@@ -188,7 +239,7 @@ fn a_variant_names_what_there_is() {
     let with = |definition: &str| manifest(&format!(",\n\"toolsets\": {{\"v\": {definition}}}")).agent("main", "");
     with(r#"{"use": "filesystem"}"#).check_mistakes(&[
         "project.json:2:27 toolset `v` uses an unknown toolset `filesystem` (did you mean `filesystem_cwd`? \
-         toolsets: dynamic_agents, filesystem_cwd, \
+         toolsets: ask_user, dynamic_agents, filesystem_cwd, \
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
     ]);
     with(r#"{"use": "shell_readonly", "tools": ["sh"], "approval": {"shel": "ask"}}"#).check_mistakes(&[
@@ -260,6 +311,7 @@ fn rules_go_to_the_tools_that_they_name() {
     assert_eq!(verdict("write_file"), DeclaredVerdict::Allow);
     assert_eq!(verdict("read_file"), DeclaredVerdict::Block);
     assert_eq!(verdict("list_files"), DeclaredVerdict::Allow);
+    assert_eq!(verdict("search_files"), DeclaredVerdict::Block, "it reads files");
     assert_eq!(verdict("agent_call"), DeclaredVerdict::Ask);
     assert_eq!(verdict("agent_create"), DeclaredVerdict::Block);
     assert_eq!(verdict("other"), DeclaredVerdict::Ask);
@@ -268,15 +320,33 @@ fn rules_go_to_the_tools_that_they_name() {
 }
 
 #[test]
+fn a_search_of_the_project_s_own_is_used_instead_of_ours() {
+    let python = || offer(vec![offered("kit", Some(&["search_files", "more"]))], &["search_files"]);
+    let files = directory().agent("main", "toolsets: [filesystem_cwd_ro, kit]").offering(python());
+    assert_eq!(tool_names(&files.program(), "main"), ["read_file", "list_files", "search_files", "more"]);
+    assert_eq!(files.notes(), ["main.worker:4:12 `search_files` is that of `kit`, not that of `filesystem_cwd_ro`"]);
+    let files = directory().agent("main", "tools: [search_files]\ntoolsets: [filesystem_cwd_ro]").offering(python());
+    assert_eq!(tool_names(&files.program(), "main"), ["search_files", "read_file", "list_files"]);
+    // Under another name it is beside it.
+    let prefixed = manifest(r#", "toolsets": {"p": {"use": "filesystem_cwd_ro", "prefix": "p_"}}"#);
+    let files = prefixed.agent("main", "toolsets: [p, kit]").offering(python());
+    assert_eq!(
+        tool_names(&files.program(), "main"),
+        ["p_read_file", "p_list_files", "p_search_files", "search_files", "more"]
+    );
+}
+
+#[test]
 fn a_rule_for_a_tool_that_is_not_there_is_a_mistake() {
     let keys = "toolsets: [filesystem_cwd_ro]\napproval:\n  red_file: ask\n  shell: block\n  \
                 filesystem_cwd_ro.list: ask\n  other.read_file: ask";
     directory().agent("main", keys).check_mistakes(&[
-        "main.worker:6:3 agent `main` has no tool `red_file` (did you mean `read_file`? tools: list_files, read_file)",
-        "main.worker:7:3 agent `main` has no tool `shell` (tools: list_files, read_file)",
+        "main.worker:6:3 agent `main` has no tool `red_file` (did you mean `read_file`? tools: list_files, read_file, \
+         search_files)",
+        "main.worker:7:3 agent `main` has no tool `shell` (tools: list_files, read_file, search_files)",
         "main.worker:8:3 agent `main` has no tool `filesystem_cwd_ro.list` (did you mean `list_files`? tools: \
-         list_files, read_file)",
-        "main.worker:9:3 agent `main` has no tool `other.read_file` (tools: list_files, read_file)",
+         list_files, read_file, search_files)",
+        "main.worker:9:3 agent `main` has no tool `other.read_file` (tools: list_files, read_file, search_files)",
     ]);
     let idle = directory().agent("main", "toolsets: [dynamic_agents]\napproval: {agent_create: allow}");
     assert_eq!(idle.notes(), ["main.worker:5:12 `agent_create` always asks: the rule changes nothing"]);
@@ -318,7 +388,7 @@ fn what_python_offers_is_linked() {
     assert_eq!(program.agents["main"].toolsets[1].rules["any"], Rule::Ask);
     directory().agent("main", "toolsets: [kits]").offering(offer(vec![offered("kit", None)], &[])).check_mistakes(&[
         "main.worker:4:12 agent `main` asks for an unknown toolset `kits` (did you mean `kit`? \
-         toolsets: dynamic_agents, filesystem_cwd, \
+         toolsets: ask_user, dynamic_agents, filesystem_cwd, \
          filesystem_cwd_ro, filesystem_project, filesystem_project_ro, kit, main, shell_file_ops, shell_readonly)",
     ]);
 }
