@@ -2,6 +2,7 @@
 //! task that attends to the run, which ends in good order; after the second one the process ends soon, whatever it is
 //! busy with.
 
+use llm_do::process::place_of;
 use llm_do_launch::keep::EndReason;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -175,7 +176,7 @@ pub fn stop_here() {
     if can_stop() {
         let before = CONTINUED.count();
         // All of the group, as the terminal would.
-        if rustix::process::kill_process_group(rustix::process::getpgrp(), rustix::process::Signal::TSTP).is_ok() {
+        if rustix::process::kill_current_process_group(rustix::process::Signal::TSTP).is_ok() {
             CONTINUED.wait_after(before);
         }
     }
@@ -184,12 +185,12 @@ pub fn stop_here() {
 /// Whether there is a shell that could let the process go on. As the system does with the signal, nothing is stopped that
 /// nobody would ever wake, such as the only program of a container.
 fn can_stop() -> bool {
-    use rustix::process::{getpgid, getpgrp, getppid, getsid};
-    let (Some(parent), Ok(session)) = (getppid(), getsid(None)) else { return false };
-    let is_of_session = getsid(Some(parent)).is_ok_and(|theirs| theirs == session);
+    // A parent that lies outside this namespace cannot be asked.
+    let Some(parent) = rustix::process::getppid() else { return false };
+    let (Some(own), Some(parent)) = (place_of(None), place_of(Some(parent))) else { return false };
     // A script may stand between the two: then the shell has made a group of the script and what it starts.
-    let is_job = getpgrp() != session || getpgid(Some(parent)).is_ok_and(|group| group != session);
-    is_of_session && is_job
+    let is_job = own.group != own.session || parent.group != own.session;
+    parent.session == own.session && is_job
 }
 
 /// How often the process went on after it was stopped.

@@ -30,11 +30,10 @@ use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use llm_do::process::is_in_foreground;
 use rustix::fs::{Mode, OFlags};
-use rustix::process::getpgrp;
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp,
-    tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
 };
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
@@ -613,7 +612,7 @@ pub fn take_again() {
 
 fn in_foreground(act: impl FnOnce(&OwnedFd)) {
     let Ok(terminal) = open(OFlags::RDWR | OFlags::NONBLOCK) else { return };
-    if tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()) {
+    if is_in_foreground(&terminal) {
         act(&terminal);
     }
 }
@@ -634,7 +633,7 @@ pub fn restore_lent() {
     const NO_MARKS_AROUND_PASTES: &[u8] = b"\x1b[?2004l";
     let Some(TerminalState { before, is_edited, .. }) = lent().take() else { return };
     let Ok(terminal) = open(OFlags::RDWR | OFlags::NONBLOCK) else { return };
-    if tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()) {
+    if is_in_foreground(&terminal) {
         let _ = tcsetattr(&terminal, OptionalActions::Now, &before);
         if is_edited {
             let _ = rustix::io::write(&terminal, NO_MARKS_AROUND_PASTES);

@@ -253,7 +253,7 @@ pub mod prices {
 pub mod process {
     pub use crate::descriptors::{give_back, has_room_to_spare, raise, room};
     pub use crate::stack::with_room;
-    pub use crate::system::{conceal, own_program, terminal};
+    pub use crate::system::{ProcessPlace, conceal, is_in_foreground, own_program, place_of, terminal};
 }
 
 /// What a linked program consists of.

@@ -9,6 +9,8 @@ mod posix;
 #[cfg(feature = "front-end")]
 use std::io;
 #[cfg(feature = "front-end")]
+use std::os::fd::AsFd;
+#[cfg(feature = "front-end")]
 use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
@@ -36,6 +38,35 @@ pub fn conceal() -> io::Result<()> {
     here::conceal()
 }
 
+/// Where a process stands among the others of its terminal. A number is 0 where it lies outside this namespace of processes, as
+/// for what was started from outside a container.
+#[cfg(feature = "front-end")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProcessPlace {
+    pub group: i32,
+    pub session: i32,
+}
+
+/// The place of a process, or of this one with `None`. (What rustix has for it takes 0 for impossible.)
+#[cfg(feature = "front-end")]
+pub fn place_of(process: Option<rustix::process::Pid>) -> Option<ProcessPlace> {
+    use nix::unistd::{Pid, getpgid, getsid};
+    let process = process.map(|pid| Pid::from_raw(pid.as_raw_nonzero().get()));
+    Some(ProcessPlace { group: getpgid(process).ok()?.as_raw(), session: getsid(process).ok()?.as_raw() })
+}
+
+/// Whether this process is among those that its terminal listens to.
+#[cfg(feature = "front-end")]
+pub fn is_in_foreground(terminal: &impl AsFd) -> bool {
+    let listened_to = match rustix::termios::tcgetpgrp(terminal) {
+        Ok(group) => group.as_raw_nonzero().get(),
+        // The group lies outside this namespace.
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        Err(_) => return false,
+    };
+    place_of(None).is_some_and(|place| place.group == listened_to)
+}
+
 /// The terminal that controls this process.
 #[cfg(feature = "front-end")]
 pub fn terminal() -> PathBuf {
@@ -52,7 +83,7 @@ mod tests {
     use std::path::Path;
 
     use rustix::fs::FileType;
-    use rustix::process::{Resource, getpgrp, getpid, getrlimit};
+    use rustix::process::{Resource, getpid, getrlimit};
 
     use super::{linux, posix};
 
@@ -95,7 +126,9 @@ mod tests {
 
     #[test]
     fn both_know_this_process() {
-        assert!(linux::is_group(getpgrp()) && posix::is_group(getpgrp()));
+        // It is 0 where this was started from outside a container.
+        let group = rustix::process::Pid::from_raw(nix::unistd::getpgrp().as_raw());
+        assert!(group.is_none_or(|group| linux::is_group(group) && posix::is_group(group)));
         assert!(linux::processes().is_some_and(|count| count > 0));
         let (mut one, mut other) = ([0; 32], [0; 32]);
         linux::random(&mut one).unwrap();

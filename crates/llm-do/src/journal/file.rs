@@ -127,7 +127,8 @@ pub struct JournalSettings {
     pub blobs: Option<Blobs>,
     /// Whether many journals keep their values in the same place: then what requests are made of stands there too, once for all.
     pub shares_parts: bool,
-    /// What becomes of the run if it cannot be written any more.
+    /// What becomes of the run if it cannot be written any more. Where lines must be on the disk or in a second place, it ends:
+    /// somebody else may go on with the run from there.
     pub failure: WriteFailure,
     /// A second place of its lines: none counts before it is there too.
     pub replica: Option<Arc<dyn Replica>>,
@@ -470,7 +471,10 @@ impl FileJournal {
         let _ = self.is_ending.set(Box::new(is_ending));
     }
 
-    fn of(contents: JournalContents, mode: Mode, matching: Matching, settings: JournalSettings) -> Self {
+    fn of(contents: JournalContents, mode: Mode, matching: Matching, mut settings: JournalSettings) -> Self {
+        if settings.durability == Durability::Synced || settings.replica.is_some() {
+            settings.failure = WriteFailure::EndsRun;
+        }
         let parts = contents.parts.keys().cloned().collect();
         let turns = contents.turns().iter().filter(|(_, is_finished)| *is_finished).count() as u64;
         let records = contents.into_records();

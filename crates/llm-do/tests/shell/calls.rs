@@ -38,7 +38,7 @@ fn calls_that_reach_around_a_fence_are_refused_and_others_are_not() {
         return;
     }
     let (eperm, enosys) = (1, 38);
-    let group = rustix::process::getpgrp();
+    let group = rustix::process::getpid();
     for (network, around, write) in [
         (Network::None, Around::Thread { group }, Write::Nothing),
         (Network::Open, Around::Thread { group }, Write::Beneath(vec!["/nonexistent".into()])),

@@ -116,7 +116,7 @@ fn a_reading_command_behind_the_fence_changes_nothing_even_if_it_wanted_to() {
         let run = std::thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    let group = rustix::process::getpgrp();
+                    let group = rustix::process::getpid();
                     let around = fence::thin::Around::Thread { group };
                     fence::thin::ThreadRestriction::new(&bounds, around).unwrap().restrict_thread().unwrap();
                     std::process::Command::new(words[0]).args(&words[1..]).current_dir(&directory).output()

@@ -524,3 +524,48 @@ async fn the_end_of_a_run_is_its_last_line_until_it_is_resumed() {
         std::fs::remove_file(desk.path()).unwrap();
     }
 }
+
+/// A second place that takes some lines and is gone then, as an engine is that has given the run to another machine.
+#[derive(Debug)]
+struct Going(Mutex<usize>);
+
+impl Replica for Going {
+    fn keep(&self, _: &[u8]) -> io::Result<()> {
+        let mut left = self.0.lock().unwrap();
+        *left = left.checked_sub(1).ok_or_else(|| io::Error::other("gone"))?;
+        Ok(())
+    }
+}
+
+/// Also where the user would rather have a run that is not kept than none: another machine goes on with this one.
+#[tokio::test]
+async fn no_effect_begins_whose_line_is_not_in_the_second_place() {
+    for (kept, is_resumed) in (0..4).flat_map(|kept| [(kept, false), (kept, true)]) {
+        let desk = Desk::new();
+        let settings = |kept| JournalSettings {
+            replica: Some(Arc::new(Going(Mutex::new(kept)))),
+            key: Some(key()),
+            durability: Durability::Written,
+            failure: WriteFailure::Told(Arc::new(|_| {})),
+            ..JournalSettings::default()
+        };
+        let begin = |kept| {
+            let run = NewRun::of(RunIdentity::default(), &"header");
+            FileJournal::begin(&desk.path(), run, settings(kept)).unwrap()
+        };
+        let journal = if is_resumed {
+            drop(begin(99));
+            OpenJournal::open_with(&desk.path(), settings(kept)).unwrap().resume(Matching::Exact, None).unwrap()
+        } else {
+            begin(kept)
+        };
+        let journal = Arc::new(journal);
+        let mut answered = 0;
+        for number in 0..4 {
+            answered += usize::from(desk.take(&journal, &format!("c{number}"), once(), Ok(1)).await.is_ok());
+        }
+        // The first lines begin the record; each effect has one before it and one behind.
+        let lines = kept.saturating_sub(1);
+        assert_eq!((desk.runs(), answered), (lines.div_ceil(2), lines / 2), "{kept} kept, resumed: {is_resumed}");
+    }
+}

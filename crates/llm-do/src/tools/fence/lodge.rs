@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
-    DumpableBehavior, Signal, WaitOptions, getpgrp, kill_process_group, set_dumpable_behavior, wait, waitpid,
+    DumpableBehavior, Signal, WaitOptions, getpid, kill_process_group, set_dumpable_behavior, wait, waitpid,
 };
 use rustix::stdio::{dup2_stdin, dup2_stdout};
 
@@ -36,7 +36,7 @@ pub(crate) fn live_among_others() -> Result<ExitCode, String> {
     let Some(tenancy) = told()? else { return Ok(ExitCode::SUCCESS) };
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| format!("the keeper cannot begin: {error}"))?;
-    house(&tenancy, Around::Thread { group: getpgrp() })
+    house(&tenancy, Around::Thread { group: getpid() })
 }
 
 fn told() -> Result<Option<Tenancy>, String> {

@@ -116,7 +116,7 @@ fn give_up_privileges() -> rustix::io::Result<()> {
 pub fn offered() -> Result<String, String> {
     let (read, run, shelter) = (Vec::new(), Vec::new(), Shelter::default());
     let bounds = Bounds { read, run, write: Write::Nothing, network: Network::None, shelter };
-    let restriction = ThreadRestriction::new(&bounds, Around::Thread { group: rustix::process::getpgrp() })?;
+    let restriction = ThreadRestriction::new(&bounds, Around::Thread { group: rustix::process::getpid() })?;
     let tried = std::thread::Builder::new().spawn(move || restriction.restrict()).map(std::thread::JoinHandle::join);
     let status = match tried {
         Ok(Ok(status)) => status?,
