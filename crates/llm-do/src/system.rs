@@ -43,7 +43,9 @@ pub fn conceal() -> io::Result<()> {
 #[cfg(feature = "front-end")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProcessPlace {
+    /// Its process group.
     pub group: i32,
+    /// Its session.
     pub session: i32,
 }
 

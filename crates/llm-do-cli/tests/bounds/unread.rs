@@ -255,6 +255,34 @@ fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_read_enough_is_n
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
+/// `>&-`, which must not look like `> /dev/null`, with whatever else is closed.
+#[test]
+fn a_stdout_that_is_closed_takes_no_answer() {
+    let sandbox = sandbox("", "- say: the answer");
+    for arguments in [&["models"][..], &["run", "main.worker", "hi", "-m", "scripted:script.yaml"]] {
+        for (closed, code, is_told) in [
+            (">&-", 1, true),
+            ("<&- >&-", 1, true),
+            (">&- 2>&-", 1, false),
+            ("<&- >&- 2>&-", 1, false),
+            ("> /dev/null", 0, false),
+            ("1<> /dev/null", 0, false),
+        ] {
+            let program = sandbox.command(arguments, &[]);
+            let mut command = sandbox.command(&[], &[]);
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(format!("exec \"$@\" {closed}")).arg("sh").arg(program.get_program()).args(arguments);
+            shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            shell.current_dir(command.get_current_dir().unwrap()).stdin(Stdio::null());
+            command.stdin(Stdio::null());
+            let output = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(code), "{closed} {arguments:?}: {said}");
+            assert_eq!(said.contains("error: the answer could not be written"), is_told, "{closed}: {said}");
+        }
+    }
+}
+
 /// A pipe that its maker left in the mode for event loops.
 #[test]
 fn a_stream_that_does_not_block_is_written_to_its_end() {

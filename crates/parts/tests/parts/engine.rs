@@ -120,10 +120,7 @@ fn a_run_is_cancelled_from_another_process() {
 /// Each run has nine effects that must not run twice, all at once.
 #[test]
 fn nothing_is_lost_and_nothing_doubled_whatever_is_killed() {
-    // It does not hold yet: among 60 runs and 40 kills five effects happened twice. docs/machines.md says so, and
-    // `bench/endurance.sh machines` runs this.
-    if !is_wanted("engine") || std::env::var_os("LLM_DO_ENGINE_RUNS").is_none() {
-        println!("left out: known to fail, run by `bench/endurance.sh machines`");
+    if !is_wanted("engine") {
         return;
     }
     let number = |name: &str, usual: usize| std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(usual);
