@@ -17,10 +17,11 @@ use llm_do_launch::providers::http_settings;
 use llm_do_launch::record::LaunchRecord;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::state::{ENGINE_KEY_VARIABLE, StateDirectory};
-use llm_do_launch::stored_runs::{StoredRun, waiting};
+use llm_do_launch::stored_runs::waiting;
 use llm_do_restate::client::{EngineClient, EngineError, StartTaken};
 use llm_do_restate::mirror::Mirror;
 use llm_do_restate::words::{Mail, Start, WordLimits};
+use llm_do_restate::worker::EngineRow;
 
 use crate::args::{ConductArgs, EngineArgs, ResumeArgs, RunArgs};
 use crate::commands::resume::Decisions;
@@ -204,7 +205,11 @@ fn started(
     const MOST_ATTEMPTS: usize = 10;
     for _ in 0..MOST_ATTEMPTS {
         let Some(id) = RunId::parse(&run_id()) else { continue };
-        if patiently(|| executor.block_on(client.start(name, id.as_str(), &start(), key)))? == StartTaken::New {
+        let start = start();
+        if patiently(|| executor.block_on(client.start(name, id.as_str(), &start, key)))? == StartTaken::New {
+            // Whoever is told its name finds it, also before a worker has taken it up.
+            let row = EngineRow::started(id.as_str(), name, start.at);
+            patiently(|| executor.block_on(client.put(&row)))?;
             return Ok(id);
         }
     }
@@ -330,7 +335,7 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
     };
     let environment = &environment.clone().on_run(typed);
     let settings = environment.settings()?;
-    let found = StoredRun::find(typed, &settings).map_err(crate::commands::runs::unusable)?;
+    let found = crate::commands::runs::found(typed, &settings)?;
     let run = *found.id();
     let contents = NamedRun::find(run.as_str(), &settings)?.contents()?;
     let decisions = Decisions::of(args, &waiting(&contents, run.as_str()))?;
@@ -349,6 +354,23 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
         executor.block_on(is_taken_up(&found.store, &run));
     }
     attend(&run, url, &args.conduct, environment)
+}
+
+/// Looks for a run again as long as it was only started, and no worker has written a line of it.
+pub fn once_begun<T, E>(typed: &str, mut find: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    const LOOK: Duration = Duration::from_millis(50);
+    let (began, mut is_told) = (Instant::now(), false);
+    loop {
+        let awaits = MIRROR.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|it| it.awaits(typed));
+        match find() {
+            Err(_) if awaits => {}
+            found => return found,
+        }
+        if began.elapsed() > PATIENCE && !std::mem::replace(&mut is_told, true) {
+            console::complain(&format!("note: no worker has taken up the run {typed} yet; still waiting\n"));
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn project_of(run: &RunId) -> Option<String> {

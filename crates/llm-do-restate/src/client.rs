@@ -144,6 +144,11 @@ impl EngineClient {
         Ok(if sent.status == "Accepted" { StartTaken::New } else { StartTaken::Known })
     }
 
+    /// Puts a run onto the list before any worker has it. What workers said of it since stays.
+    pub async fn put(&self, row: &EngineRow) -> Result<(), EngineError> {
+        self.asked(LIST, &format!("{LIST}/{LIST_KEY}/put"), json!(row).to_string()).await.map(drop)
+    }
+
     /// Says something to a run.
     pub async fn say(&self, project: &str, run: &str, word: &Mail, key: &StateKey) -> Result<(), EngineError> {
         let handler = if matches!(word, Mail::Cancel { .. }) { "cancel" } else { "say" };

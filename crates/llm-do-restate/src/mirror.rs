@@ -37,6 +37,7 @@ pub struct Mirror {
     orders: UnboundedSender<MirrorOrder>,
     thread: Option<JoinHandle<()>>,
     projects: Arc<Mutex<BTreeMap<RunId, String>>>,
+    unbegun: Arc<Mutex<BTreeSet<RunId>>>,
     _place: PrivateDirectory,
 }
 
@@ -69,7 +70,19 @@ impl Mirror {
         let (first, opened) = mpsc::channel();
         let projects = Arc::default();
         let (runs, told) = (BTreeMap::new(), BTreeSet::new());
-        let following = Following { client, key, by, only, store, runs, projects: Arc::clone(&projects), notes, told };
+        let unbegun = Arc::default();
+        let following = Following {
+            client,
+            key,
+            by,
+            only,
+            store,
+            runs,
+            projects: Arc::clone(&projects),
+            unbegun: Arc::clone(&unbegun),
+            notes,
+            told,
+        };
         let thread = std::thread::Builder::new().name("engine".to_owned());
         let thread = thread.spawn(move || {
             let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -79,7 +92,7 @@ impl Mirror {
             }
         });
         let thread = Some(thread.map_err(|error| unmade(error.to_string()))?);
-        let mirror = Self { state, orders, thread, projects, _place: place };
+        let mirror = Self { state, orders, thread, projects, unbegun, _place: place };
         opened.recv().unwrap_or(Err(EngineError::Garbled("nobody follows it".to_owned())))?;
         Ok(mirror)
     }
@@ -92,6 +105,12 @@ impl Mirror {
     /// What the project of a run is called at the engine.
     pub fn project(&self, run: &RunId) -> Option<String> {
         self.projects.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    }
+
+    /// Whether a run whose id begins like this was started, and no worker has written a line of it yet.
+    pub fn awaits(&self, beginning: &str) -> bool {
+        let unbegun = self.unbegun.lock().unwrap_or_else(PoisonError::into_inner);
+        unbegun.iter().any(|id| id.as_str().starts_with(beginning))
     }
 
     /// A run that was just started.
@@ -120,6 +139,8 @@ struct Following {
     runs: BTreeMap<RunId, MirroredRun>,
     /// What the projects of runs are called at the engine.
     projects: Arc<Mutex<BTreeMap<RunId, String>>>,
+    /// Runs that were started and of which there is no line yet.
+    unbegun: Arc<Mutex<BTreeSet<RunId>>>,
     notes: Notes,
     /// Projects whose workers were said to be gone.
     told: BTreeSet<String>,
@@ -203,6 +224,7 @@ impl Following {
             });
             let answers = join_all(asked).await;
             for ((id, row), answer) in some.into_iter().zip(answers) {
+                self.note_unbegun(*id, row).await;
                 match answer {
                     Ok((lines, next)) => self.took(id, &lines, next, row.state == RUNNING)?,
                     // The engine remembers it no more, or its project is served no more.
@@ -235,6 +257,20 @@ impl Following {
         if others > 0 && ours == 0 { Err(EngineError::Key) } else { Ok(()) }
     }
 
+    /// Notes whether a run of which nothing is known here is still to begin.
+    async fn note_unbegun(&self, id: RunId, row: &EngineRow) {
+        let is_unknown = self.runs.get(&id).is_none_or(|run| run.length == 0);
+        // One that cannot begin has a result instead.
+        let is_unbegun =
+            row.state == RUNNING && is_unknown && matches!(self.client.output(&row.project, &row.run).await, Ok(None));
+        let mut unbegun = self.unbegun.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_unbegun {
+            unbegun.insert(id);
+        } else {
+            unbegun.remove(&id);
+        }
+    }
+
     /// Writes down what is new of a run.
     fn took(&mut self, id: &RunId, new: &str, next: u64, is_running: bool) -> Result<(), EngineError> {
         let Some(run) = self.runs.get_mut(id) else { return Ok(()) };
@@ -251,6 +287,7 @@ impl Following {
         (&file).write_all(new.as_bytes()).map_err(failed)?;
         run.next = next;
         run.length += new.len() as u64;
+        self.unbegun.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if !is_running && let Some(lock) = run.lock.take() {
             lock.unlock().map_err(failed)?;
         }

@@ -151,6 +151,11 @@ pub struct EngineRow {
 pub const RUNNING: &str = "running";
 
 impl EngineRow {
+    /// Of a run that was started, and that nobody has taken up yet.
+    pub fn started(run: &str, project: &str, at: u64) -> Self {
+        Self { run: run.to_owned(), project: project.to_owned(), state: RUNNING.to_owned(), at }
+    }
+
     fn now(run: &str, project: &str, state: &str) -> Self {
         Self { run: run.to_owned(), project: project.to_owned(), state: state.to_owned(), at: now() }
     }

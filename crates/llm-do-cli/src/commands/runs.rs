@@ -55,7 +55,7 @@ pub struct NamedRun {
 impl NamedRun {
     /// What was typed means exactly one run, or nothing is done.
     pub fn find(typed: &str, settings: &Settings) -> Result<Self, Failure> {
-        let StoredRun { store, line } = StoredRun::find(typed, settings).map_err(unusable)?;
+        let StoredRun { store, line } = found(typed, settings)?;
         Ok(Self { store, line })
     }
 
@@ -77,6 +77,16 @@ impl NamedRun {
     pub fn store(&self) -> &RunStore {
         &self.store
     }
+}
+
+/// The run that somebody named. At an engine one that was only just started is waited for.
+pub fn found(typed: &str, settings: &Settings) -> Result<StoredRun, Failure> {
+    let find = || StoredRun::find(typed, settings);
+    #[cfg(feature = "restate")]
+    let found = crate::engine::once_begun(typed, find);
+    #[cfg(not(feature = "restate"))]
+    let found = find();
+    found.map_err(unusable)
 }
 
 /// Why nothing can be done with a run, in words.
@@ -173,5 +183,5 @@ fn cancel(args: &NamedRunArgs, environment: &Environment, settings: &Settings) -
 
 /// Ends a run that another process may be running.
 pub fn cancelled(typed: &str, settings: &Settings) -> Result<CancelOutcome, Failure> {
-    StoredRun::find(typed, settings).and_then(|run| run.cancel(settings)).map_err(unusable)
+    found(typed, settings)?.cancel(settings).map_err(unusable)
 }
