@@ -183,8 +183,10 @@ impl House {
         };
         let listen = SocketAddr::from(([127, 0, 0, 1], self.ports.worker)).to_string();
         let mut command = self.program(None, KEY);
+        // Nine commands of each run go on at once, and other tests want to go on as well.
         command
             .args(["engine-worker", project, "-m", script, "--trust", "--drain", "10", "--listen", &listen])
+            .args(["--concurrency", "4"])
             .args(["--identity-key", &self.identity])
             .args(["--restate", &format!("http://127.0.0.1:{}", self.ports.admin)])
             .stdin(Stdio::null())
