@@ -1453,7 +1453,47 @@ fn parse_run(argv: &[OsString]) -> Option<Args> {
     if command != "run" {
         return None;
     }
-    parse_alone::<RunArgs>("run", words).map(|args| Args { command: Command::Run(Box::new(args)) })
+    let args = plain_run(words).or_else(|| parse_alone::<RunArgs>("run", words))?;
+    Some(Args { command: Command::Run(Box::new(args)) })
+}
+
+/// The flags of plain runs: they take nothing, and none of them excludes another.
+const PLAIN_FLAGS: &[(&[&str], PlainFlag)] = &[
+    (&["--chat"], |args| &mut args.chat),
+    (&["--ephemeral"], |args| &mut args.ephemeral),
+    (&["--no-stdin"], |args| &mut args.no_stdin),
+    (&["-p", "--headless", "--print"], |args| &mut args.conduct.headless),
+    (&["-q", "--quiet"], |args| &mut args.conduct.quiet),
+    (&["--json"], |args| &mut args.conduct.json),
+];
+
+/// Where a flag is noted.
+type PlainFlag = fn(&mut RunArgs) -> &mut bool;
+
+/// A project, what is said to it, and nothing but plain flags and models besides, as most runs are begun: the table of all
+/// flags, which costs more than a run needs for anything else, is not made for that. Whatever is not as plain as this, or wrong, is
+/// left to that table, and so is every word that it could read in another way.
+fn plain_run(words: &[OsString]) -> Option<RunArgs> {
+    let (mut args, mut project) = (RunArgs::default(), None);
+    let mut words = words.iter().map(|word| word.to_str().filter(|word| !word.is_empty()));
+    while let Some(word) = words.next() {
+        let word = word?;
+        if matches!(word, "-m" | "--model") {
+            args.conduct.models.models.push(words.next()?.filter(|model| !model.starts_with('-'))?.to_owned());
+        } else if word.starts_with('-') {
+            let (_, flag) = PLAIN_FLAGS.iter().find(|(names, _)| names.contains(&word))?;
+            if std::mem::replace(flag(&mut args), true) {
+                return None;
+            }
+        } else if project.is_none() {
+            project = Some(PathBuf::from(word));
+        } else if args.prompt.is_none() {
+            args.prompt = Some(word.to_owned());
+        } else {
+            return None;
+        }
+    }
+    Some(RunArgs { project: project.unwrap_or_else(|| PathBuf::from(".")), ..args })
 }
 
 /// A list of runs by itself, for the same reason: to read the list costs less than to define all flags.
@@ -1645,6 +1685,64 @@ mod tests {
         for line in ["llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             assert!(parse_run(&words).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_plain_run_is_what_the_table_of_flags_makes_of_it() {
+        use proptest::strategy::{Strategy as _, ValueTree as _};
+
+        const WORDS: &[&str] = &[
+            "hello",
+            "hi there",
+            "a=b",
+            "",
+            "-",
+            "--",
+            "-m",
+            "--model",
+            "-mx:y",
+            "--model=x:y",
+            "x:y",
+            "--chat",
+            "--ephemeral",
+            "--no-stdin",
+            "-p",
+            "--headless",
+            "--print",
+            "-q",
+            "--quiet",
+            "--json",
+            "-pq",
+            "-v",
+            "--trust",
+            "--help",
+            "-1",
+            "--durable",
+            "--once",
+            "--force",
+            "--bogus",
+            "help",
+            "run",
+        ];
+        let words = proptest::collection::vec(proptest::sample::select(WORDS), 0..6);
+        let mut plain = 0;
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        for _ in 0..4000 {
+            let words = words.new_tree(&mut runner).unwrap().current();
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            if let Some(args) = plain_run(&words) {
+                plain += 1;
+                let whole = parse_alone::<RunArgs>("run", &words).map(|args| format!("{args:?}"));
+                assert_eq!(Some(format!("{args:?}")), whole, "{words:?}");
+            }
+        }
+        assert!(plain > 200, "{plain}");
+        let words = |line: &str| -> Vec<OsString> { line.split(' ').map(OsString::from).collect() };
+        for line in
+            ["hello hi", "hello hi --ephemeral", "--chat -q hello", "-m a:b --json -p hello -m c:d hi --no-stdin"]
+        {
+            assert!(plain_run(&words(line)).is_some(), "{line}");
         }
     }
 

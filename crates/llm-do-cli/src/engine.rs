@@ -50,7 +50,7 @@ pub fn finished(ended: Result<ExitCode, Failure>) -> Result<ExitCode, Failure> {
 
 /// Whether a command speaks to the runs of an engine.
 pub fn is_meant(args: &EngineArgs) -> bool {
-    Environment::read().on(args).engine.is_some()
+    Environment::has_engine(args)
 }
 
 /// The key of those who may start runs and answer them.

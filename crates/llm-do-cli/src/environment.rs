@@ -62,6 +62,12 @@ impl Environment {
         Self { engine: named, ..self }
     }
 
+    /// Whether a command speaks to the runs of a durable engine. Nothing else is read for that: hardly anybody has one.
+    #[cfg(feature = "restate")]
+    pub fn has_engine(engine: &EngineArgs) -> bool {
+        engine.url.is_some() || std::env::var(ENGINE).is_ok_and(|url| !url.trim().is_empty())
+    }
+
     /// The same for a command that speaks of one run: at an engine no other one is read.
     #[must_use]
     pub fn on_run(self, run: &str) -> Self {

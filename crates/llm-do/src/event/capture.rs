@@ -258,10 +258,10 @@ fn borrow(origin: &StepOrigin, key: &str, items: &mut Vec<ToldItem>) {
 
 /// The last loan of each record is of all that is left there: mostly it is the only one.
 fn unbounded(items: &mut [ToldItem]) {
-    let mut seen: HashSet<(String, LogPart)> = HashSet::new();
+    let mut seen: HashSet<(&str, LogPart)> = HashSet::new();
     for item in items.iter_mut().rev() {
         if let ToldItem::Of(BorrowedEvents { k, part, n, .. }) = item
-            && seen.insert((k.clone(), *part))
+            && seen.insert((k, *part))
         {
             *n = None;
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kinds::StoredKind;
 use super::{Event, EventKind};
-use crate::message::Usage;
+use crate::message::{Usage, push_json, push_number, push_quoted};
 
 /// How a fact follows from a recorded value, which therefore is all that has to be stored. The record is that of the step
 /// that the fact is told of.
@@ -34,12 +34,30 @@ pub enum Derivation {
     Ended(u64, #[serde(with = "brief")] Usage),
 }
 
+impl Derivation {
+    fn write(&self, json: &mut Vec<u8>) {
+        let (name, number) = match self {
+            Self::Started(Some(wait)) => (&b"{\"started\":"[..], *wait),
+            Self::Finished(duration_ms) => (&b"{\"finished\":"[..], *duration_ms),
+            Self::Called(Some(call)) => (&b"{\"called\":"[..], *call),
+            Self::Called(None) => return json.extend_from_slice(b"{\"called\":null}"),
+            Self::Returned => return json.extend_from_slice(b"\"returned\""),
+            Self::Text | Self::Heard | Self::Started(None) | Self::Refused(..) | Self::Begun(_) | Self::Ended(..) => {
+                return push_json(json, self);
+            }
+        };
+        json.extend_from_slice(name);
+        push_number(json, number);
+        json.push(b'}');
+    }
+}
+
 /// A usage in few bytes: a list of its numbers without the zeros at its end. Money is text, since it is compared.
 pub mod brief {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::message::Usage;
+    use crate::message::{Usage, push_number, push_quoted};
 
     /// The numbers, then the money.
     #[derive(Deserialize)]
@@ -47,8 +65,32 @@ pub mod brief {
 
     /// Writes the list.
     pub fn serialize<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
+        let (numbers, used) = numbers(usage);
+        (&numbers[..used], usage.cost_usd.map(|cost| cost.to_string())).serialize(serializer)
+    }
+
+    /// Appends the JSON of the list.
+    pub(crate) fn write(usage: &Usage, json: &mut Vec<u8>) {
+        let (numbers, used) = numbers(usage);
+        json.extend_from_slice(b"[[");
+        for (index, number) in numbers[..used].iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            push_number(json, *number);
+        }
+        json.extend_from_slice(b"],");
+        match usage.cost_usd {
+            Some(cost) => push_quoted(json, &cost.to_string()),
+            None => json.extend_from_slice(b"null"),
+        }
+        json.push(b']');
+    }
+
+    /// All numbers, and how many stand before the zeros at the end.
+    fn numbers(usage: &Usage) -> ([u64; 8], usize) {
         let Usage { requests, input_tokens, output_tokens, cache_read_tokens, .. } = *usage;
-        let Usage { cache_write_tokens, reasoning_tokens, cost_usd, unanswered, estimated, .. } = *usage;
+        let Usage { cache_write_tokens, reasoning_tokens, unanswered, estimated, .. } = *usage;
         let numbers = [
             requests,
             input_tokens,
@@ -60,7 +102,7 @@ pub mod brief {
             estimated,
         ];
         let used = numbers.iter().rposition(|number| *number != 0).map_or(0, |last| last + 1);
-        (&numbers[..used], cost_usd.map(|cost| cost.to_string())).serialize(serializer)
+        (numbers, used)
     }
 
     /// Reads the list.
@@ -142,6 +184,28 @@ pub enum ToldItem {
     Is(usize, WholeKind),
 }
 
+impl ToldItem {
+    fn write(&self, json: &mut Vec<u8>) {
+        match self {
+            Self::Of(BorrowedEvents { k, part: LogPart::Told, n: None, ids, rank: None }) if ids.is_empty() => {
+                json.extend_from_slice(b"{\"of\":{\"k\":");
+                push_quoted(json, k);
+                json.extend_from_slice(b"}}");
+            }
+            Self::So(teller, key, derivation) => {
+                json.extend_from_slice(b"{\"so\":[");
+                push_number(json, *teller as u64);
+                json.push(b',');
+                push_quoted(json, key);
+                json.push(b',');
+                derivation.write(json);
+                json.extend_from_slice(b"]}");
+            }
+            Self::Of(_) | Self::Is(..) => push_json(json, self),
+        }
+    }
+}
+
 /// A kind of event with all its fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WholeKind(#[serde(with = "StoredKind")] pub EventKind);
@@ -154,6 +218,28 @@ pub struct ToldLog {
 }
 
 impl ToldLog {
+    /// Appends its JSON, as its serialisation has it.
+    pub(crate) fn write(&self, json: &mut Vec<u8>) {
+        json.extend_from_slice(b"{\"by\":[");
+        for (index, Teller(agent, depth, call, rank)) in self.by.iter().enumerate() {
+            json.extend_from_slice(if index > 0 { b",[" } else { b"[" });
+            push_quoted(json, agent);
+            for number in [*depth as u64, *call, *rank] {
+                json.push(b',');
+                push_number(json, number);
+            }
+            json.push(b']');
+        }
+        json.extend_from_slice(b"],\"items\":[");
+        for (index, item) in self.items.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            item.write(json);
+        }
+        json.extend_from_slice(b"]}");
+    }
+
     /// Whether nothing was told during the step.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -161,7 +247,8 @@ impl ToldLog {
 
     /// The number of a teller among those of this log.
     pub fn teller(&mut self, teller: Teller) -> usize {
-        let known = self.by.iter().position(|known| *known == teller);
+        // Mostly it is the one of the event before.
+        let known = self.by.iter().rposition(|known| *known == teller);
         known.unwrap_or_else(|| {
             self.by.push(teller);
             self.by.len() - 1

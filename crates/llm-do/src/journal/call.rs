@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{RecordedSteps, StepRecord, StepValue};
 use crate::event::{CallEnd, CallKind, CallOutput, Derivation, Event, EventKind, ToldLog, ToolReturn, brief};
-use crate::message::{Arguments, Content, Finish, RawJson, Reply, ReplyPart, ToolCall, Usage, given, unfenced};
+use crate::message::{
+    Arguments, Content, Finish, RawJson, Reply, ReplyPart, TextPart, ToolCall, Usage, given, push_json, push_number,
+    push_quoted, unfenced,
+};
 
 /// Results with more characters than this are cut.
 pub const LONGEST_RESULT: usize = 60_000;
@@ -166,6 +169,32 @@ impl CallOutcome {
 }
 
 impl StepValue for CallRecord {
+    fn write(&self, json: &mut Vec<u8>) {
+        let Self { gave, duration_ms, edited, decided, said, given: _ } = self;
+        let (CallOutcome::Content(content), None, None) = (gave, edited, said) else { return push_json(json, self) };
+        json.extend_from_slice(b"{\"gave\":{\"content\":[");
+        for (index, part) in content.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            match part {
+                Content::Text { text } => {
+                    json.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+                    push_quoted(json, text);
+                    json.push(b'}');
+                }
+                Content::Value { .. } | Content::Attachment(_) => push_json(json, part),
+            }
+        }
+        json.extend_from_slice(b"]},\"ms\":");
+        push_number(json, *duration_ms);
+        if !decided.is_empty() {
+            json.extend_from_slice(b",\"decided\":");
+            decided.write(json);
+        }
+        json.push(b'}');
+    }
+
     fn settled(self) -> Self {
         Self { edited: self.edited.map(RawJson::in_one_line), ..self }
     }
@@ -242,6 +271,48 @@ impl<'de> Deserialize<'de> for RecordedReply {
 }
 
 impl StepValue for RecordedReply {
+    fn write(&self, json: &mut Vec<u8>) {
+        let Reply { parts, model, finish, finish_reason, usage } = &self.0;
+        json.extend_from_slice(b"{\"parts\":[");
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            match part {
+                ReplyPart::Text(TextPart { text, private: None }) => {
+                    json.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+                    push_quoted(json, text);
+                    json.push(b'}');
+                }
+                ReplyPart::ToolCall(ToolCall { id, tool, arguments: Arguments::Object(object), private: None }) => {
+                    json.extend_from_slice(b"{\"type\":\"tool_call\",\"id\":");
+                    push_quoted(json, id);
+                    json.extend_from_slice(b",\"tool\":");
+                    push_quoted(json, tool);
+                    json.extend_from_slice(b",\"arguments\":");
+                    json.extend_from_slice(object.get().as_bytes());
+                    json.push(b'}');
+                }
+                ReplyPart::Text(_)
+                | ReplyPart::ToolCall(_)
+                | ReplyPart::Thinking(_)
+                | ReplyPart::ServerTool(_)
+                | ReplyPart::Refusal(_) => push_json(json, part),
+            }
+        }
+        json.extend_from_slice(b"],\"model\":");
+        push_quoted(json, model);
+        json.extend_from_slice(b",\"finish\":");
+        push_json(json, finish);
+        if let Some(reason) = finish_reason {
+            json.extend_from_slice(b",\"finish_reason\":");
+            push_quoted(json, reason);
+        }
+        json.extend_from_slice(b",\"usage\":");
+        brief::write(usage, json);
+        json.push(b'}');
+    }
+
     fn settled(mut self) -> Self {
         let flat = |json: &mut Option<RawJson>| *json = json.take().map(RawJson::in_one_line);
         for part in &mut self.0.parts {
@@ -265,12 +336,18 @@ impl StepValue for RecordedReply {
     }
 
     fn derivation(&self, event: &Event) -> Option<Derivation> {
-        let derivation = match &event.kind {
-            EventKind::RequestStarted { longest_wait_ms, .. } => Derivation::Started(*longest_wait_ms),
-            EventKind::RequestFinished { duration_ms, .. } => Derivation::Finished(*duration_ms),
-            _ => return None,
-        };
-        (of_reply(&self.0, &derivation).as_ref() == Some(&event.kind)).then_some(derivation)
+        let Reply { model: own, finish: own_finish, usage: own_usage, .. } = &self.0;
+        // What `of_reply` makes of it is the same.
+        match &event.kind {
+            EventKind::RequestStarted { model, longest_wait_ms } => {
+                (model == own).then_some(Derivation::Started(*longest_wait_ms))
+            }
+            EventKind::RequestFinished { model, duration_ms, usage, finish } => {
+                let is_same = model == own && usage == own_usage && finish == own_finish;
+                is_same.then_some(Derivation::Finished(*duration_ms))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -77,18 +77,41 @@ impl Chain {
 
 /// Bytes as lower-case hexadecimal, two digits each.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    let mut hex = vec![0; 2 * bytes.len()];
-    for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&digits(byte));
+    let mut hex = Vec::with_capacity(2 * bytes.len());
+    let (words, rest) = bytes.as_chunks::<4>();
+    for word in words {
+        hex.extend_from_slice(&digits(*word));
     }
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    hex.extend_from_slice(&digits(last)[..2 * rest.len()]);
     String::from_utf8(hex).expect("digits are text")
+}
+
+/// The digits of four bytes, all at once.
+fn digits(bytes: [u8; 4]) -> [u8; 8] {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let mut halves = u64::from(u32::from_be_bytes(bytes));
+    halves = (halves | halves << 16) & 0x0000_ffff_0000_ffff;
+    halves = (halves | halves << 8) & 0x00ff_00ff_00ff_00ff;
+    halves = (halves | halves << 4) & (15 * EACH);
+    // 1 where it is a letter, which stands further up.
+    let letters = (halves + 6 * EACH) >> 4 & EACH;
+    (halves + u64::from(b'0') * EACH + letters * u64::from(b'a' - b'9' - 1)).to_be_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_have_two_digits_each() {
+        let all: Vec<u8> = (0..=255).collect();
+        for length in [0, 1, 2, 3, 4, 5, 32, 255, 256] {
+            let expected: String = all[..length].iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex(&all[..length]), expected);
+        }
+    }
 
     #[test]
     fn parts_do_not_run_together() {

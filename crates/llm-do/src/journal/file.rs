@@ -920,9 +920,10 @@ fn write_step_line(lines: &mut Vec<u8>, line: &LineText<'_>) {
 
 /// Values of others may have line breaks, in JSON between tokens only.
 fn remove_breaks(json: &mut [u8]) {
-    let breaks: Vec<usize> = memchr::memchr2_iter(b'\n', b'\r', json).collect();
-    for at in breaks {
-        json[at] = b' ';
+    let mut from = 0;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &json[from..]) {
+        json[from + at] = b' ';
+        from += at + 1;
     }
 }
 

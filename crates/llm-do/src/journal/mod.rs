@@ -23,7 +23,7 @@ pub mod run_id;
 pub mod telling;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::ops::Deref;
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
 use crate::event::{Derivation, Event, EventLog, Events, LogPart, Renaming, StepOrigin, ToldLog};
-use crate::message::{Content, RawJson};
+use crate::message::{Content, RawJson, WrittenJson, push_json};
 
 pub use parts::RequestParts;
 
@@ -95,6 +95,12 @@ pub trait StepValue: Serialize + DeserializeOwned + Send {
     #[must_use]
     fn settled(self) -> Self {
         self
+    }
+
+    /// Appends its JSON, as its serialisation has it. What nearly every step gives writes it without looking at the names of
+    /// its members each time.
+    fn write(&self, json: &mut Vec<u8>) {
+        push_json(json, self);
     }
 
     /// How an event that the step told follows from its value; `None` if it has to be stored.
@@ -191,6 +197,18 @@ impl StepKind {
         }
     }
 
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Code => "code",
+            Self::Ask => "ask",
+            Self::Decide => "decide",
+            Self::Call => "call",
+        }
+    }
+
     /// As a person would call it.
     pub(crate) fn words(self) -> &'static str {
         match self {
@@ -237,11 +255,22 @@ pub struct Steps(Option<StepPath>);
 #[derive(Clone)]
 struct StepPath {
     engine: Arc<dyn Journal>,
-    path: String,
+    place: Arc<StepPlace>,
     suspension: Suspension,
     has_past: bool,
-    /// How often code has asked for the same beneath this place.
-    named: Arc<Mutex<HashMap<String, u64>>>,
+}
+
+/// What all have in common who are at one place.
+struct StepPlace {
+    path: String,
+    /// How often code has asked for the same beneath it.
+    named: Mutex<BTreeMap<String, u64>>,
+}
+
+impl StepPlace {
+    fn of(path: String) -> Arc<Self> {
+        Arc::new(Self { path, named: Mutex::new(BTreeMap::new()) })
+    }
 }
 
 /// Whether a question that nobody can answer now may wait.
@@ -263,8 +292,8 @@ impl Steps {
 
     /// The root of a run.
     pub fn recorded_by(engine: Arc<dyn Journal>) -> Self {
-        let (path, suspension, has_past) = (String::new(), Suspension::Possible, engine.has_past());
-        Self(Some(StepPath { engine, path, suspension, has_past, named: Arc::default() }))
+        let (place, suspension, has_past) = (StepPlace::of(String::new()), Suspension::Possible, engine.has_past());
+        Self(Some(StepPath { engine, place, suspension, has_past }))
     }
 
     /// Whether an engine may know of steps here that were taken by an earlier process.
@@ -279,7 +308,7 @@ impl Steps {
 
     /// The key of this place; empty if nothing is recorded.
     pub fn path(&self) -> &str {
-        self.0.as_ref().map_or("", |place| &place.path)
+        self.0.as_ref().map_or("", StepPath::path)
     }
 
     /// A place below this one.
@@ -294,10 +323,13 @@ impl Steps {
     pub fn nth(&self, name: impl FnOnce() -> String) -> Self {
         Self(self.0.as_ref().map(|place| {
             let name = name();
-            let mut named = place.named.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = named.entry(name.clone()).or_default();
-            *count += 1;
-            place.below(format_args!("{name}.{}", *count - 1))
+            let count = {
+                let mut named = place.place.named.lock().unwrap_or_else(PoisonError::into_inner);
+                let count = named.entry(name.clone()).or_default();
+                *count += 1;
+                *count - 1
+            };
+            place.below(format_args!("{name}.{count}"))
         }))
     }
 
@@ -324,7 +356,7 @@ impl Steps {
     pub(crate) fn telling_part<'e>(&self, events: &'e Events, part: LogPart) -> StepEvents<'e> {
         match &self.0 {
             None => StepEvents::Plain(events),
-            Some(place) => StepEvents::Kept(Arc::new(events.overheard(&place.path, part))),
+            Some(place) => StepEvents::Kept(Arc::new(events.overheard(place.path(), part))),
         }
     }
 
@@ -336,7 +368,7 @@ impl Steps {
     /// All that a log of the record at this place tells.
     pub(crate) fn told(&self, log: &ToldLog) -> Result<EventLog, Stop> {
         let Some(place) = &self.0 else { return Ok(EventLog::default()) };
-        telling::told(&place.path, log, &*place.engine).map_err(Stop::Journal)
+        telling::told(place.path(), log, &*place.engine).map_err(Stop::Journal)
     }
 
     /// This place, with who hears of what happens there.
@@ -347,13 +379,13 @@ impl Steps {
     /// What the record has for the step at this place.
     pub fn prior(&self, kind: StepKind, request: impl FnOnce() -> RawJson) -> Prior {
         let place = self.0.as_ref().filter(|place| place.has_past);
-        place.map_or(Prior::Nothing, |place| place.engine.prior(&place.path, kind, &request()))
+        place.map_or(Prior::Nothing, |place| place.engine.prior(place.path(), kind, &request()))
     }
 
     /// The recorded result of a step that must not run now, with what was told of it.
     pub(crate) async fn recalled<T: StepValue>(&self, described: StepDescription<T>) -> Result<StepRecord<T>, Stop> {
         let Some(place) = &self.0 else { return Err(Stop::Failed) };
-        let step = described.step(place.path.clone());
+        let step = described.step(place.path().to_owned());
         let missing = Stop::Unrecorded { key: step.key.clone(), kind: step.kind };
         match place.engine.step(step, Box::pin(async { Err(missing) })).await? {
             StepAnswer::Recorded(json) => place.parsed(&json),
@@ -380,7 +412,7 @@ impl Steps {
             Some(place) => {
                 // In its place once and for all: it is large, and is polled from within a second future.
                 let effect = Box::pin(effect);
-                Either::Right(place.run(described().step(place.path.clone()), telling, effect))
+                Either::Right(place.run(described().step(place.path().to_owned()), telling, effect))
             }
         }
     }
@@ -411,12 +443,16 @@ impl<'a> Here<'a> {
     {
         let Some(place) = &self.steps.0 else { return Either::Left(effect(StepEvents::Plain(self.events))) };
         let telling = self.steps.telling(self.events);
-        let (step, effect) = (description().step(place.path.clone()), Box::pin(effect(telling.clone())));
+        let (step, effect) = (description().step(place.path().to_owned()), Box::pin(effect(telling.clone())));
         Either::Right(Box::pin(async move { place.run(step, &telling, effect).await }))
     }
 }
 
 impl StepPath {
+    fn path(&self) -> &str {
+        &self.place.path
+    }
+
     async fn run<T, E>(
         &self,
         step: Step,
@@ -435,7 +471,7 @@ impl StepPath {
                 Ok(ran) => {
                     let ran = ran.settled();
                     let told = telling.told(|event| ran.derivation(event));
-                    let json = RawJson::of(&RecordToWrite { value: &ran, told });
+                    let json = RecordToWrite { value: &ran, told }.json();
                     value = Some(ran);
                     Ok(json.in_one_line())
                 }
@@ -460,7 +496,7 @@ impl StepPath {
             (StepAnswer::Ran, None) => return Err(Stop::Failed.into()),
             (StepAnswer::Recorded(json), _) => {
                 let StepRecord { value, told } = self.parsed::<T>(&json)?;
-                let told = telling::told(&self.path, &told, &*self.engine).map_err(Stop::Journal)?;
+                let told = telling::told(self.path(), &told, &*self.engine).map_err(Stop::Journal)?;
                 telling.settle(telling.replay(told));
                 value
             }
@@ -469,22 +505,23 @@ impl StepPath {
     }
 
     fn parsed<T: StepValue>(&self, json: &RawJson) -> Result<StepRecord<T>, Stop> {
-        let unreadable = |error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path));
+        let unreadable = |error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path()));
         let StepRecord { value, told } = json.to::<StepRecord<T>>().map_err(|error| unreadable(error.to_string()))?;
-        let value = value.resolved(&self.path, &*self.engine).map_err(unreadable)?;
+        let value = value.resolved(self.path(), &*self.engine).map_err(unreadable)?;
         Ok(StepRecord { value, told })
     }
 
     fn below(&self, name: fmt::Arguments<'_>) -> Self {
         // Room for the names that the loop gives.
-        let mut path = String::with_capacity(self.path.len() + 16);
-        if !self.path.is_empty() {
-            path.push_str(&self.path);
+        let above = self.path();
+        let mut path = String::with_capacity(above.len() + 16);
+        if !above.is_empty() {
+            path.push_str(above);
             path.push('/');
         }
         let _ = path.write_fmt(name);
         let Self { suspension, has_past, .. } = *self;
-        Self { engine: Arc::clone(&self.engine), path, suspension, has_past, named: Arc::default() }
+        Self { engine: Arc::clone(&self.engine), place: StepPlace::of(path), suspension, has_past }
     }
 }
 
@@ -504,7 +541,11 @@ impl Drop for Attempt<'_> {
         let EventLog { call, mut events, .. } = self.telling.heard();
         events.retain(|event| event.kind.usage().is_some_and(|usage| usage.requests > 0));
         if !events.is_empty() {
-            self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&EventLog::of(call, events)).in_one_line());
+            self.place.engine.lost(
+                self.place.path(),
+                self.kind,
+                RawJson::of(&EventLog::of(call, events)).in_one_line(),
+            );
         }
     }
 }
@@ -523,6 +564,26 @@ struct RecordToWrite<'a, T> {
     value: &'a T,
     #[serde(skip_serializing_if = "ToldLog::is_empty")]
     told: ToldLog,
+}
+
+impl<T: StepValue> RecordToWrite<'_, T> {
+    fn json(&self) -> RawJson {
+        // Room for nearly every record.
+        let mut json = Vec::with_capacity(2048);
+        json.extend_from_slice(b"{\"value\":");
+        self.value.write(&mut json);
+        if !self.told.is_empty() {
+            json.extend_from_slice(b",\"told\":");
+            self.told.write(&mut json);
+        }
+        json.push(b'}');
+        debug_assert_eq!(
+            str::from_utf8(&json).ok(),
+            serde_json::to_string(self).ok().as_deref(),
+            "written as it is read"
+        );
+        RawJson::of(&WrittenJson(&json))
+    }
 }
 
 /// How a step is described to an engine. Built only if there is one.
@@ -617,8 +678,6 @@ impl Deref for StepEvents<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::event::{EventKind, Listen};
 

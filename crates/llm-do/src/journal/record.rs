@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::mac::{self, LineMac, SigningPurpose, StateKey};
 use super::{RecordedSteps, StepKind};
-use crate::message::RawJson;
+use crate::message::{RawJson, push_number, push_quoted};
 
 /// The version of the format. Unknown fields are ignored, so fields may be added; a change of meaning raises it.
 pub const VERSION: u64 = 2;
@@ -37,6 +37,17 @@ pub enum LineState {
 }
 
 impl LineState {
+    /// As it is written.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Done => "done",
+            Self::Asked => "asked",
+            Self::Undone => "undone",
+            Self::Lost => "lost",
+        }
+    }
+
     /// Whether it says that the run goes on. What is left behind may be told after a run's end.
     fn goes_on(self) -> bool {
         match self {
@@ -95,24 +106,23 @@ pub(super) struct LineText<'a> {
     pub blob: Option<&'a str>,
 }
 
-/// Appends a member of an object, behind others.
-fn member(name: &str, value: &(impl Serialize + ?Sized), line: &mut Vec<u8>) {
-    line.extend_from_slice(name.as_bytes());
-    serde_json::to_writer(line, value).expect("plain values serialise");
-}
-
 impl LineText<'_> {
     /// Appends its JSON: a line is written for every step, and the names of its members need not be looked at each time.
     pub(super) fn write(&self, line: &mut Vec<u8>) {
         let Self { k, kind, state, req, res, at, by, parts, sent, judged, blob } = *self;
-        member("{\"k\":", k, line);
-        member(",\"kind\":", &kind, line);
-        member(",\"state\":", &state, line);
         let text = |name: &str, text: Option<&str>, line: &mut Vec<u8>| {
             if let Some(text) = text {
-                member(name, text, line);
+                line.extend_from_slice(name.as_bytes());
+                push_quoted(line, text);
             }
         };
+        let number = |name: &str, number: u64, line: &mut Vec<u8>| {
+            line.extend_from_slice(name.as_bytes());
+            push_number(line, number);
+        };
+        text("{\"k\":", Some(k), line);
+        text(",\"kind\":", Some(kind.name()), line);
+        text(",\"state\":", Some(state.name()), line);
         let json = |name: &str, json: Option<&RawJson>, line: &mut Vec<u8>| {
             if let Some(json) = json {
                 line.extend_from_slice(name.as_bytes());
@@ -121,11 +131,11 @@ impl LineText<'_> {
         };
         text(",\"req\":", Some(req).filter(|req| !req.is_empty()), line);
         json(",\"res\":", res, line);
-        member(",\"at\":", &at, line);
+        number(",\"at\":", at, line);
         text(",\"by\":", by, line);
         text(",\"parts\":", parts, line);
         if let Some(sent) = sent {
-            member(",\"sent\":", &sent, line);
+            number(",\"sent\":", sent, line);
         }
         json(",\"judged\":", judged, line);
         text(",\"blob\":", blob, line);

@@ -1,9 +1,13 @@
 //! One run in the store: made, found, looked at, asked to end, removed; and the one run of a `--once` key.
 
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::{FileType, Stat, lstat};
 
 use super::answers::AnswerFiles;
 use super::costs::CostFiles;
@@ -225,8 +229,9 @@ impl RunStore {
 
     /// Whether it was asked to end its turn, each time that this is called.
     pub fn cancel_request(&self, id: &RunId) -> impl Fn() -> bool + Send + Sync + use<> {
-        let place = self.layout.cancel(id);
-        move || fs::symlink_metadata(&place).is_ok_and(|found| found.is_file())
+        let place = CString::new(self.layout.cancel(id).into_os_string().into_vec()).ok();
+        let is_file = |found: Stat| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        move || place.as_deref().is_some_and(|place| lstat(place).is_ok_and(is_file))
     }
 
     /// Says that it was heard.
