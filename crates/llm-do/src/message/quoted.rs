@@ -17,7 +17,7 @@ pub(crate) fn quoted<S: Serializer>(text: &impl AsRef<str>, serializer: S) -> Re
 }
 
 /// The JSON of a text, byte for byte as `serde_json` writes it.
-fn json_of(text: &str) -> String {
+pub(crate) fn json_of(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + text.len() / 16 + 8);
     json.push('"');
     let mut rest = text;
