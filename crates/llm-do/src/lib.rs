@@ -306,7 +306,8 @@ pub mod reach {
 pub mod records {
     pub use crate::journal::blobs::Blobs;
     pub use crate::journal::file::{
-        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_with,
+        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, SharedParts, WriteFailure, read,
+        read_with,
     };
     pub use crate::journal::mac::StateKey;
     pub use crate::journal::record::{EndState, JournalContents, RunEnd, RunIdentity, RunKind};
