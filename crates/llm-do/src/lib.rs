@@ -306,8 +306,7 @@ pub mod reach {
 pub mod records {
     pub use crate::journal::blobs::Blobs;
     pub use crate::journal::file::{
-        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, SharedParts, WriteFailure, read,
-        read_with,
+        Durability, JournalError, JournalSettings, Matching, NewRun, OpenJournal, WriteFailure, read, read_with,
     };
     pub use crate::journal::mac::StateKey;
     pub use crate::journal::record::{EndState, JournalContents, RunEnd, RunIdentity, RunKind};
@@ -320,7 +319,7 @@ pub mod records {
     #[cfg(feature = "front-end")]
     pub use crate::{
         journal::digest::digest,
-        journal::file::read_foreign,
+        journal::file::{SharedParts, read_foreign},
         journal::fork::{ForkError, forked},
         journal::mac::{LineMac, SigningPurpose, sign, split},
         journal::record::{ForkOrigin, StepProgress, shown_time},
