@@ -11,6 +11,8 @@ PIECES=20
 FEW=100
 MANY=1100
 MOST=10000
+TRACED_FEW=20 # where each instruction is a line of a trace
+TRACED_MANY=60
 CASES=500
 
 source bench/provider.sh
@@ -23,7 +25,7 @@ saved=${RESULTS:-bench/results/proof.json}
 
 start_provider items --text "$PIECE" --deltas "$PIECES"
 write_project "$work/sorter" anthropic:claude-haiku-4-5
-for count in $FEW $MANY $MOST; do seq -f "item %06.0f" "$count" >"$work/$count.txt"; done
+for count in $FEW $MANY $MOST $TRACED_FEW $TRACED_MANY; do seq -f "item %06.0f" "$count" >"$work/$count.txt"; done
 
 # A project whose agent reads a file and writes one, with so many cases.
 mkdir -p "$work/notes/changes"
@@ -71,6 +73,13 @@ for name in bare map unkept; do
 done
 derive map.ratio "{map.item.instructions} / {bare.item.instructions}"
 derive unkept.ratio "{unkept.item.instructions} / {bare.item.instructions}"
+# Where the signatures of what is kept count: see measure.sh.
+for name in bare map unkept; do
+    for count in $TRACED_FEW $TRACED_MANY; do count_executed "${name}_$count"; done
+    derive "$name.item.executed" "({${name}_$TRACED_MANY.executed} - {${name}_$TRACED_FEW.executed}) / ($TRACED_MANY - $TRACED_FEW)"
+done
+derive map.executed.ratio "{map.item.executed} / {bare.item.executed}"
+derive unkept.executed.ratio "{unkept.item.executed} / {bare.item.executed}"
 for name in "map_$FEW" "map_$MOST"; do measure_memory "$name"; done
 derive map.growth_kb "{map_$MOST.peak_rss_kb} - {map_$FEW.peak_rss_kb}"
 add_cpu_time cases 3
@@ -82,6 +91,11 @@ line() { printf '%-66s %12s %s\n' "$1" "${figure[$2]}" "${3:+${figure[$3]} x}"; 
 line "an item, bare client, instructions" bare.item.instructions
 line "an item of map, kept (against the bare client)" map.item.instructions map.ratio
 line "an item of map, --ephemeral (against the bare client)" unkept.item.instructions unkept.ratio
+if [[ $executed_counted = yes ]]; then
+    line "an item, bare client, executed with instructions for SHA-256" bare.item.executed
+    line "an item of map, kept" map.item.executed map.executed.ratio
+    line "an item of map, --ephemeral" unkept.item.executed unkept.executed.ratio
+fi
 line "peak memory of $FEW items, kB" "map_$FEW.peak_rss_kb"
 line "peak memory of $MOST items, kB" "map_$MOST.peak_rss_kb"
 line "$CASES replayed cases, instructions (against $CASES scripted runs)" cases.instructions cases.ratio

@@ -15,7 +15,7 @@ use llm_do::store::items::ItemName;
 use llm_do::store::layout::HexDigest;
 use llm_do::toolsets::Ending;
 use llm_do::{CancellationToken, RunError};
-use llm_do_launch::items::{ItemAnswer, ItemRuns, KnownItem, is_of_all};
+use llm_do_launch::items::{ItemAnswer, ItemEnd, ItemRuns, KnownItem, is_of_all};
 use llm_do_launch::keep::EndReason;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -69,6 +69,7 @@ pub async fn attend(items: ItemRuns, plan: ItemsPlan) -> Result<(), Failure> {
     let mut work = ItemsAtWork {
         items: Arc::new(items),
         counts: ItemCounts { total: plan.total, ..ItemCounts::default() },
+        failures: 0,
         order: ResultOrder::default(),
         sink,
         asked: JoinSet::new(),
@@ -104,9 +105,11 @@ struct ItemsAtWork {
     items: Arc<ItemRuns>,
     plan: ItemsPlan,
     counts: ItemCounts,
+    /// How many have failed that did not fail before.
+    failures: u64,
     order: ResultOrder,
     sink: ResultSink,
-    asked: JoinSet<Result<ItemAnswer, RunError>>,
+    asked: JoinSet<ItemEnd>,
     under_way: HashMap<Id, ListItem>,
     /// How often each item has come.
     seen: HashMap<HexDigest, u64>,
@@ -129,7 +132,7 @@ impl ItemsAtWork {
             if !has_more && self.asked.is_empty() {
                 return Ok(());
             }
-            let has_room = self.asked.len() < self.plan.jobs && self.order.waiting() < FARTHEST;
+            let has_room = self.has_room();
             let is_running = self.ended.stopped.is_none();
             tokio::select! {
                 biased;
@@ -140,7 +143,13 @@ impl ItemsAtWork {
                 () = countdown.over(), if is_running => self.stop(StopReason::TimedOut(self.plan.timeout.unwrap_or_default())),
                 () = reader.gone(), if is_running => self.stop(StopReason::Unread),
                 () = cancelled.cancelled(), if is_running => self.stop(StopReason::Cancelled),
-                Some(ended) = self.asked.join_next_with_id(), if !self.asked.is_empty() => self.ended(ended)?,
+                Some(ended) = self.asked.join_next_with_id(), if !self.asked.is_empty() => {
+                    self.ended(ended)?;
+                    // Its place is taken at once, if there is somebody to take it.
+                    if has_more && self.reads_on() && self.has_room() && let Ok(item) = coming.try_recv() {
+                        self.take(item?)?;
+                    }
+                }
                 item = coming.recv(), if has_more && has_room => match item {
                     Some(item) => self.take(item?)?,
                     None => has_more = false,
@@ -148,6 +157,10 @@ impl ItemsAtWork {
                 _ = tick.tick(), if self.plan.view.live => self.draw(),
             }
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.asked.len() < self.plan.jobs && self.order.waiting() < FARTHEST
     }
 
     /// Where nothing more is begun, what is answered already still belongs to the results.
@@ -164,7 +177,7 @@ impl ItemsAtWork {
     fn take(&mut self, item: ListItem) -> Result<(), Failure> {
         let (input, digest) = match item.content.clone().input(&self.plan.directory) {
             Ok(read) => read,
-            Err(reason) => return self.fail(&item, &reason),
+            Err(reason) => return self.fail(&item, &reason, false),
         };
         let before = self.seen.entry(digest.clone()).or_default();
         let name = ItemName::new(&digest, *before);
@@ -177,7 +190,7 @@ impl ItemsAtWork {
             }
             Ok(KnownItem::Begun(open)) => Some(*open),
             Ok(KnownItem::New) => None,
-            Err(failure) => return self.fail(&item, &failure.words().0),
+            Err(failure) => return self.fail(&item, &failure.words().0, false),
         };
         if self.ended.begins_no_more() {
             return Ok(());
@@ -194,12 +207,20 @@ impl ItemsAtWork {
     }
 
     /// An item has come to its end.
-    fn ended(&mut self, ended: Result<(Id, Result<ItemAnswer, RunError>), JoinError>) -> Result<(), Failure> {
+    fn ended(&mut self, ended: Result<(Id, ItemEnd), JoinError>) -> Result<(), Failure> {
         let (id, answer) = match ended {
             Ok(ended) => ended,
-            Err(error) => (error.id(), Err(RunError::Panicked { words: error.to_string() })),
+            Err(error) => {
+                let answer = Err(RunError::Panicked { words: error.to_string() });
+                (error.id(), ItemEnd { answer, notices: Vec::new(), is_known: false })
+            }
         };
+        let ItemEnd { answer, notices, is_known } = answer;
         let Some(item) = self.under_way.remove(&id) else { return Ok(()) };
+        for notice in notices {
+            self.clear();
+            console::complain(&format!("note: item {}: {}\n", item.number, crate::failure::marked(&notice)));
+        }
         match answer {
             Ok(ItemAnswer { output, is_cached }) => {
                 self.counts.answered += 1;
@@ -219,13 +240,15 @@ impl ItemsAtWork {
                 self.ended.error.get_or_insert(error);
                 Ok(())
             }
-            Err(error) => self.fail(&item, &error.to_string()),
+            Err(error) => self.fail(&item, &error.to_string(), is_known),
         }
     }
 
-    fn fail(&mut self, item: &ListItem, reason: &str) -> Result<(), Failure> {
+    /// Failures that an earlier process knew do not count again: it would end where that one did.
+    fn fail(&mut self, item: &ListItem, reason: &str, is_known: bool) -> Result<(), Failure> {
         self.counts.failed += 1;
-        self.ended.is_full |= self.plan.max_failures.is_some_and(|most| self.counts.failed >= most);
+        self.failures += u64::from(!is_known);
+        self.ended.is_full |= self.plan.max_failures.is_some_and(|most| self.failures >= most);
         let is_told = match self.plan.view.verbosity {
             Verbosity::Quiet | Verbosity::Messages => false,
             Verbosity::Normal => !self.sink.is_file(),
@@ -313,6 +336,12 @@ impl ItemsAtWork {
             let go_on =
                 go_on.map_or_else(|| "they are in no record".to_owned(), |go| format!("{go} takes them up again"));
             return Err(Failure::failed(fact).hint(format!("{said}{go_on}")));
+        }
+        let open = counts.total.saturating_sub(counts.done());
+        if open > 0 {
+            let verb = if open == 1 { "was" } else { "were" };
+            let fact = format!("{} {} {verb} there no more when it came to them", grouped(open), items(open));
+            return Err(Failure::failed(fact).hint("the list has changed since its items were counted"));
         }
         Ok(())
     }

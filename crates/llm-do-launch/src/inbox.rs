@@ -83,7 +83,16 @@ struct ReadRun {
     project: String,
     asked: Vec<WaitingQuestion>,
     /// The same of its items, if it has some.
-    items: Option<BTreeMap<ItemName, (u64, Vec<WaitingQuestion>)>>,
+    items: Option<ReadItems>,
+}
+
+/// What was read of the items of a run.
+#[derive(Debug, Default)]
+struct ReadItems {
+    /// What their requests were made of, which stands in the record of the run.
+    parts: BTreeMap<String, RawJson>,
+    /// Their questions, and how long each record was.
+    asked: BTreeMap<ItemName, (u64, Vec<WaitingQuestion>)>,
 }
 
 impl Inbox {
@@ -142,15 +151,16 @@ impl Inbox {
         if self.read.get(run).is_none_or(|known| known.length != length) {
             let contents = self.store.read_journal(run)?;
             let project = project.unwrap_or_else(|| project_of(&contents));
-            let items = (contents.identity.kind == RunKind::Map).then(BTreeMap::new);
             let asked = asked(&contents, *run, run.as_str(), &project);
+            let items = (contents.identity.kind == RunKind::Map)
+                .then(|| ReadItems { parts: contents.parts, asked: BTreeMap::new() });
             self.read.insert(*run, ReadRun { length, project, asked, items });
         }
         let Some(known) = self.read.get_mut(run) else { return Ok(Vec::new()) };
         let mut asked = known.asked.clone();
         if let Some(items) = &mut known.items {
             read_items(&self.store, run, &known.project, items);
-            asked.extend(items.values().flat_map(|(_, asked)| asked.iter().cloned()));
+            asked.extend(items.asked.values().flat_map(|(_, asked)| asked.iter().cloned()));
         }
         let answers = self.store.answers(run);
         let is_open = |waiting: &WaitingQuestion| {
@@ -232,20 +242,19 @@ pub async fn check_edited(waiting: &WaitingQuestion, edited: &RawJson) -> Result
 }
 
 /// Reads the records of items that have grown. One that cannot be read now has no questions that could be answered.
-fn read_items(
-    store: &RunStore,
-    run: &RunId,
-    project: &str,
-    known: &mut BTreeMap<ItemName, (u64, Vec<WaitingQuestion>)>,
-) {
+fn read_items(store: &RunStore, run: &RunId, project: &str, ReadItems { parts, asked: known }: &mut ReadItems) {
     for name in store.item_names(run).unwrap_or_default() {
         let length = fs::metadata(store.layout().item(run, &name)).map_or(0, |found| found.len());
         if known.get(&name).is_some_and(|(before, _)| *before == length) {
             continue;
         }
-        let contents = store.read_item(run, &name);
-        let asked = contents.map(|contents| asked(&contents, *run, &format!("{run}/{name}"), project));
-        known.insert(name, (length, asked.unwrap_or_default()));
+        let questions = store.read_item(run, &name).map(|mut contents| {
+            if contents.waiting().next().is_some() {
+                contents.parts.extend(parts.clone());
+            }
+            asked(&contents, *run, &format!("{run}/{name}"), project)
+        });
+        known.insert(name, (length, questions.unwrap_or_default()));
     }
 }
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use llm_do::events::UsageReport;
 use llm_do::records::{
     EndState, JournalError, JournalSettings, Matching, NewRun, OpenJournal, RunIdentity, RunKind, turn_output,
 };
@@ -13,8 +12,9 @@ use llm_do::store::items::ItemName;
 use llm_do::store::layout::RunId;
 use llm_do::store::run::RunStore;
 use llm_do::toolsets::Ending;
-use llm_do::{CancellationToken, FileJournal, Input, Output, RunError, Runtime};
+use llm_do::{CancellationToken, Event, EventKind, FileJournal, Input, Output, RunError, Runtime};
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 
 use crate::error::LaunchError;
 use crate::keep::{RunKeeper, WrittenItems};
@@ -52,6 +52,8 @@ pub struct ItemRuns {
     resumption: Option<Resumption>,
     keeper: Option<Arc<RunKeeper>>,
     records: Option<ItemRecords>,
+    /// Whether notices of items are wanted.
+    tells_notices: bool,
 }
 
 /// Where the records of the items are, and how they are written.
@@ -67,6 +69,15 @@ pub struct ItemAnswer {
     pub output: Output,
     /// Whether no model was asked, since all replies were known.
     pub is_cached: bool,
+}
+
+/// How a process has ended its work at an item.
+pub struct ItemEnd {
+    pub answer: Result<ItemAnswer, RunError>,
+    /// What is worth a line, if that is wanted.
+    pub notices: Vec<String>,
+    /// Whether an earlier process has come to the same end: nobody was asked anything in this one.
+    pub is_known: bool,
 }
 
 /// What is known of an item before anything is asked.
@@ -86,7 +97,7 @@ impl ReadyRun {
         let (runtime, keeper, run) = self.into_runtime();
         let place = keeper.as_ref().and_then(|keeper| Some((keeper.store()?.clone(), *keeper.id())));
         let records = place.map(|(store, id)| {
-            let settings = written.settings(&store, &id);
+            let settings = written.settings(&store, &id, keeper.as_ref().and_then(|keeper| keeper.journal()));
             ItemRecords { store, id, settings, matching }
         });
         if let Some(ItemRecords { store, id, .. }) = &records {
@@ -94,11 +105,17 @@ impl ReadyRun {
             std::fs::create_dir_all(&directory)
                 .map_err(|error| LaunchError::failed(format!("{}: {error}", directory.display())))?;
         }
-        Ok(ItemRuns { runtime, run, resumption, keeper, records })
+        Ok(ItemRuns { runtime, run, resumption, keeper, records, tells_notices: false })
     }
 }
 
 impl ItemRuns {
+    /// The same; what is worth a line of an item is told with its end.
+    #[must_use]
+    pub fn telling_notices(self, tells_notices: bool) -> Self {
+        Self { tells_notices, ..self }
+    }
+
     /// What all items have taken so far.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
@@ -154,8 +171,18 @@ impl ItemRuns {
         known: Option<OpenJournal>,
         input: Input,
         cancelled: &CancellationToken,
-    ) -> Result<ItemAnswer, RunError> {
-        let (journal, record) = self.record(name, known)?;
+    ) -> ItemEnd {
+        let was_begun = known.is_some();
+        let (journal, record) = match self.record(name, known) {
+            Ok(record) => record,
+            Err(error) => return ItemEnd { answer: Err(error), notices: Vec::new(), is_known: false },
+        };
+        let (record, told) = if self.tells_notices {
+            let (record, told) = record.telling();
+            (record, Some(told))
+        } else {
+            (record, None)
+        };
         let item = self.runtime.with_record(format!("{}/{name}", self.run), record);
         let answered = async {
             let mut entry = item.runtime().open_entry().await?;
@@ -176,8 +203,10 @@ impl ItemRuns {
                 let _ = journal.end(state, &error.to_string()).await;
             }
         }
-        let UsageReport { total, saved, .. } = item.runtime().usage();
-        answer.map(|output| ItemAnswer { output, is_cached: total.requests == 0 && saved.requests > 0 })
+        let (is_cached, is_known) = (item.is_cached(), was_begun && !item.has_asked());
+        drop(item);
+        let notices = told.map(notices).unwrap_or_default();
+        ItemEnd { answer: answer.map(|output| ItemAnswer { output, is_cached }), notices, is_known }
     }
 
     fn record(
@@ -219,6 +248,16 @@ impl ItemRuns {
             telemetry.flush().await;
         }
     }
+}
+
+/// What was told of an item that somebody should read.
+fn notices(mut told: mpsc::UnboundedReceiver<Event>) -> Vec<String> {
+    let events = std::iter::from_fn(move || told.try_recv().ok());
+    let text = |event: Event| match event.kind {
+        EventKind::Notice { text } => Some(text),
+        _ => None,
+    };
+    events.filter_map(text).collect()
 }
 
 /// Whether an error is about all items together, and says nothing of the one that it came from.

@@ -14,7 +14,7 @@ use llm_do::program::Entry;
 use llm_do::providers::ModelError;
 use llm_do::records::{
     Blobs, Durability, EndState, JournalSettings, NewRun, PriorSpending, RecordedRequest, RunIdentity, RunKind,
-    WriteFailure,
+    SharedParts, WriteFailure,
 };
 use llm_do::remedy::Remedy;
 use llm_do::store::costs::CostLine;
@@ -82,10 +82,10 @@ impl WrittenItems {
         Self { settings: Arc::clone(settings), durability, need }
     }
 
-    /// Large values are kept where those of the run are.
-    pub(crate) fn settings(&self, store: &RunStore, id: &RunId) -> JournalSettings {
+    /// Large values are kept where those of the run are, and what requests are made of stands in its journal.
+    pub(crate) fn settings(&self, store: &RunStore, id: &RunId, whole: Option<&Arc<FileJournal>>) -> JournalSettings {
         let settings = journal_settings(&self.settings, store, id, self.durability, self.need);
-        JournalSettings { shares_parts: true, ..settings }
+        JournalSettings { parts_in: whole.cloned().map(SharedParts), ..settings }
     }
 }
 
@@ -423,6 +423,11 @@ impl RunKeeper {
         keeper
     }
 
+    /// Its record, if it is kept.
+    pub(crate) fn journal(&self) -> Option<&Arc<FileJournal>> {
+        self.kept.as_ref().map(|kept| &kept.journal)
+    }
+
     /// Of a run that is not kept in the store: what it costs is counted all the same, if there is a place for that.
     pub fn of_costs(settings: &Settings, run: &str, subject: RunSubject) -> Option<Self> {
         let (directory, id) = (settings.state.directory()?, RunId::parse(run)?);
@@ -634,7 +639,7 @@ pub fn journal_settings(
             Some(RecordsElsewhere { blobs, .. }) => blobs.as_ref().map(|place| Blobs::at(place.join(id.as_str()))),
         },
         replica: settings.elsewhere.as_ref().map(|elsewhere| Arc::clone(&elsewhere.replica)),
-        shares_parts: false,
+        parts_in: None,
         failure: match need {
             KeepNeed::Required => WriteFailure::EndsRun,
             KeepNeed::Wanted => WriteFailure::Told(Arc::new(move |reason| {

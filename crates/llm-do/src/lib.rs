@@ -319,7 +319,7 @@ pub mod records {
     #[cfg(feature = "front-end")]
     pub use crate::{
         journal::digest::digest,
-        journal::file::read_foreign,
+        journal::file::{SharedParts, read_foreign},
         journal::fork::{ForkError, forked},
         journal::mac::{LineMac, SigningPurpose, sign, split},
         journal::record::{ForkOrigin, StepProgress, shown_time},

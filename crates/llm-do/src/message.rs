@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use crate::escape::whole_characters;
 
 pub(crate) use identity::write_identity;
-pub(crate) use quoted::{WrittenJson, push_json, push_number, push_quoted, quoted};
+pub(crate) use quoted::{WrittenJson, json_of, push_json, push_number, push_quoted, quoted};
 pub(crate) use repeated_key::repeated_key;
 
 /// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.

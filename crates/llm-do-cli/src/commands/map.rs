@@ -9,7 +9,7 @@ use llm_do::records::{Durability, Matching};
 use llm_do_launch::inbox::{Inbox, WaitingQuestion};
 use llm_do_launch::items::MapRecord;
 use llm_do_launch::keep::{KeepNeed, RunSubject, WrittenItems};
-use llm_do_launch::launch::{Launch, LinkedLaunch, Record};
+use llm_do_launch::launch::{CacheUse, Launch, LinkedLaunch, Record};
 use llm_do_launch::open_run::{OpenRun, RunPlace};
 use llm_do_launch::record::RunHeader;
 use llm_do_launch::settings::Settings;
@@ -160,6 +160,9 @@ impl MapWork {
         launch.policy.is_attended = false;
         let surveyed = with_model(launch.survey(settings)?, conduct.attended, settings)?;
         let source = items_of(&map, &directory)?.for_schema(input_schema(surveyed.program()));
+        if let Some(file) = &output {
+            unread(&source, &directory, file)?;
+        }
         let total = source.count()?;
         let executor = executor()?;
         let linking = async {
@@ -177,6 +180,8 @@ impl MapWork {
         linked.check_keys()?;
         let limit = linked.launch.policy.limits.or(&linked.program().policy.limits).max_cost_usd;
         let record = record(&linked, &map)?;
+        let is_explained = linked.launch.policy.cache == CacheUse::Explained;
+        let tells_notices = is_explained && conduct.output.view.tells_notes();
         let plan = ItemsPlan {
             source,
             total,
@@ -191,7 +196,7 @@ impl MapWork {
         };
         let ended = executor.block_on(async {
             let items = linked.ready(record, None)?.into_items(matching, written)?;
-            attend(items, plan).await
+            attend(items.telling_notices(tells_notices), plan).await
         });
         executor.shutdown_background();
         ended
@@ -206,6 +211,18 @@ fn items_of(map: &MapRecord, directory: &Path) -> Result<ItemSource, Failure> {
         (None, Some(pattern)) => ItemSource::files(pattern, directory),
         (None, None) => Err(Failure::usage("the record of the run does not say where its items are")),
     }
+}
+
+/// Neither the results nor the failures take the place of what is still to be read.
+fn unread(source: &ItemSource, directory: &Path, results: &Path) -> Result<(), Failure> {
+    for file in [results, &sink::errors_of(results)] {
+        if !answer_file::is_stream(file) && source.is_in(file, directory) {
+            let shown = file.display().to_string();
+            return Err(Failure::usage(format!("`-o`: {} holds the items", llm_do::escape::visible(&shown)))
+                .hint("name another file for the results; the failures are written beside it"));
+        }
+    }
+    Ok(())
 }
 
 /// What the agent takes, if it says so.

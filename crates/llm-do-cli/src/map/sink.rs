@@ -31,11 +31,12 @@ struct FailureLine<'a> {
 
 /// The line of a result.
 pub fn result_line(item: u64, output: &Output) -> String {
+    // JSON of others has line breaks between its tokens only, and ours has none.
+    let is_of_others = matches!(output, Output::Value(json) if json.get().contains(['\n', '\r']));
     let output = output.to_json();
     let mut line = format!("{{\"item\":{item},\"output\":");
     line.reserve(output.get().len() + 2);
-    if output.get().bytes().any(|byte| byte == b'\n' || byte == b'\r') {
-        // JSON of others has line breaks between its tokens only.
+    if is_of_others {
         line.push_str(&output.get().replace(['\n', '\r'], " "));
     } else {
         line.push_str(output.get());

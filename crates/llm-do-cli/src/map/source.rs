@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,6 +133,18 @@ impl ItemSource {
             ControlFlow::Continue(())
         })?;
         Ok(count)
+    }
+
+    /// Whether what is written there would take the place of an item, or of their list, before it is read.
+    pub fn is_in(&self, file: &Path, directory: &Path) -> bool {
+        // Without links, and as the system tells one file from another, whatever they are called.
+        let of = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        let Some(wanted) = of(file) else { return false };
+        match &self.origin {
+            ItemOrigin::File(path, _) => of(path) == Some(wanted),
+            ItemOrigin::Stdin(..) => false,
+            ItemOrigin::Files(files) => files.iter().any(|path| of(&directory.join(path)) == Some(wanted)),
+        }
     }
 
     /// Gives one item after the other.
@@ -276,7 +289,7 @@ fn array(reader: impl BufRead, take: ItemTaker<'_>) -> Result<(), String> {
 
 /// The rows of a table, each an object with the names of its columns.
 fn rows(reader: impl Read, schema: Option<&Value>, take: ItemTaker<'_>) -> Result<(), String> {
-    let mut table = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(reader);
+    let mut table = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(QuoteWatch::of(reader));
     let columns = table.headers().map_err(|error| error.to_string())?.clone();
     for (index, column) in columns.iter().enumerate() {
         if column.is_empty() {
@@ -296,6 +309,60 @@ fn rows(reader: impl Read, schema: Option<&Value>, take: ItemTaker<'_>) -> Resul
         }
     }
     Ok(())
+}
+
+/// The bytes of a table, with an error at their end if a quote is open: all rows behind it would be one cell.
+struct QuoteWatch<R> {
+    reader: R,
+    place: CellPlace,
+    /// Counted from 1.
+    line: u64,
+    /// Where the last quoted cell began.
+    begun: u64,
+}
+
+/// Where in a cell a byte of a table stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CellPlace {
+    Beginning,
+    Plain,
+    Quoted,
+    /// Behind a quote in a quoted cell, which ends it or stands for itself.
+    Quote,
+}
+
+impl<R> QuoteWatch<R> {
+    fn of(reader: R) -> Self {
+        Self { reader, place: CellPlace::Beginning, line: 1, begun: 0 }
+    }
+
+    fn see(&mut self, byte: u8) {
+        self.place = match (self.place, byte) {
+            (CellPlace::Beginning, b'"') => {
+                self.begun = self.line;
+                CellPlace::Quoted
+            }
+            (CellPlace::Quoted, b'"') => CellPlace::Quote,
+            (CellPlace::Quoted, _) | (CellPlace::Quote, b'"') => CellPlace::Quoted,
+            (_, b',' | b'\n' | b'\r') => CellPlace::Beginning,
+            (CellPlace::Beginning | CellPlace::Plain | CellPlace::Quote, _) => CellPlace::Plain,
+        };
+        self.line += u64::from(byte == b'\n');
+    }
+}
+
+impl<R: Read> Read for QuoteWatch<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        buffer[..length].iter().for_each(|byte| self.see(*byte));
+        if length == 0 && !buffer.is_empty() && self.place == CellPlace::Quoted {
+            return Err(io::Error::other(format!(
+                "the quote that begins a cell on line {} is never closed",
+                self.begun
+            )));
+        }
+        Ok(length)
+    }
 }
 
 /// A cell as the agent takes it. An empty one where no text is wanted says nothing.
@@ -383,6 +450,8 @@ mod tests {
         for (format, text, expected) in cases {
             assert_eq!(items(format, text, None).unwrap_err(), expected);
         }
+        let open = items(ItemFormatArg::Csv, "a,b\n1,\"2\n3,4\n", None).unwrap_err();
+        assert!(open.contains("the quote that begins a cell on line 2 is never closed"), "{open}");
         let short = items(ItemFormatArg::Csv, "a,b\n1,2\n3\n", None).unwrap_err();
         assert!(short.contains("line: 3"), "{short}");
         let origin = ItemOrigin::Stdin(b"ok\n\xff\n"[..].into(), ItemFormatArg::Lines);

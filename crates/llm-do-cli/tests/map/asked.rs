@@ -1,6 +1,11 @@
 //! Items that ask: they wait, the others go on, and an answer from anywhere counts.
 
 use fake_llm::{FakeCall, FakeReply, SeenRequest};
+use llm_do::RawJson;
+use llm_do::records::StateKey;
+use llm_do::store::layout::StoreLayout;
+use llm_do::store::run::RunStore;
+use llm_do_launch::inbox::{Inbox, check_edited};
 use serde_json::{Value, json};
 
 use super::{Desk, lines, said};
@@ -38,6 +43,15 @@ fn an_item_that_asks_waits_and_the_others_go_on() {
         let found = inbox.iter().find(|waits| waits["arguments"]["path"] == path).unwrap();
         found["question"].as_str().unwrap().to_owned()
     };
+    // What a person changes the arguments to is held against what the tool takes.
+    let state = desk.sandbox.state();
+    let key = StateKey::of_directory(&state).unwrap();
+    let open = Inbox::of(RunStore::new(StoreLayout::new(state), Some(key))).open().unwrap();
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for waits in &open {
+        let fits = |edited: Value| executor.block_on(check_edited(waits, &RawJson::of(&edited))).is_ok();
+        assert!(fits(json!({"path": "x", "content": "y"})) && !fits(json!({"path": 1})), "{waits:?}");
+    }
     let shown = desk.sandbox.run(&["runs", "show", &id]);
     assert!(shown.stdout.contains("items     2 answered · 2 waiting\n"), "{}", shown.stdout);
     let approved = desk.sandbox.run(&["inbox", "approve", &of("write_one")]);

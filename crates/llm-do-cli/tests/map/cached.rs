@@ -181,6 +181,24 @@ fn a_list_pays_for_what_is_new() {
     assert_eq!(outputs, ["sorted new", "sorted a", "sorted b", "sorted changed", "sorted d"]);
 }
 
+#[test]
+fn each_item_that_is_asked_about_says_what_has_changed() {
+    let desk = Desk::of(CACHED, |seen| costs(FakeReply::text(&format!("sorted {}", said(seen)))));
+    desk.sandbox.file("items.txt", "a\nb\n");
+    assert_eq!(desk.run(&["map", "triage", "--over", "items.txt"]).code, Some(0));
+    desk.sandbox.file("items.txt", "a\nchanged\n");
+    for (flags, expected) in [
+        (&["--explain-cache"][..], "note: item 2: cache: `triage` is asked: the input has changed"),
+        (&["--explain-cache", "-q"], ""),
+        (&[], "2 of 2 items answered · 2 from the cache\n"),
+    ] {
+        let ended = desk.run(&[&["map", "triage", "--over", "items.txt"], flags].concat());
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(ended.stderr.starts_with(expected), "{flags:?}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("item 1"), "{flags:?}: {}", ended.stderr);
+    }
+}
+
 /// Three agents that code calls one after the other.
 #[test]
 fn editing_the_second_of_three_asks_it_and_the_third_again() {

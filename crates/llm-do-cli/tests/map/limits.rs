@@ -62,6 +62,25 @@ fn it_ends_early_after_so_many_failures() {
     }
 }
 
+/// What failed stays so, and does not end each process that goes on at the same place.
+#[test]
+fn what_goes_on_comes_past_the_failures_that_are_known() {
+    let reply = |seen: &SeenRequest| {
+        if said(seen).ends_with('3') { FakeReply::refusal("I would rather not") } else { FakeReply::text("ok") }
+    };
+    let desk = Desk::of(WORKER, reply);
+    desk.sandbox.file("items.txt", &items(15));
+    let answered = |desk: &Desk| lines(&desk.read("out.jsonl")).len();
+    let begun = desk.run(&["map", "triage", "--over", "items.txt", "-j", "1", "-o", "out.jsonl", "--fail-fast"]);
+    assert_eq!((begun.code, answered(&desk)), (Some(1), 2), "{}", begun.stderr);
+    let next = desk.run(&["resume", &desk.id()]);
+    assert_eq!((next.code, answered(&desk)), (Some(1), 11), "{}", next.stderr);
+    let last = desk.run(&["resume", &desk.id()]);
+    assert_eq!((last.code, answered(&desk)), (Some(1), 13), "{}", last.stderr);
+    assert_eq!(lines(&desk.read("out.errors.jsonl")).len(), 2);
+    assert!(desk.asked().values().all(|count| *count == 1) && desk.asked().len() == 15, "{:?}", desk.asked());
+}
+
 #[test]
 fn a_key_that_is_refused_ends_all() {
     let script = FakeScript::new().otherwise(FakeReply::text("no")).fault(On::Every, InjectedFault::status(401));

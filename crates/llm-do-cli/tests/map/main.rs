@@ -162,6 +162,72 @@ fn a_mistake_is_told_before_anything_is_asked() {
     assert!(desk.asked().is_empty() && desk.sandbox.runs().is_empty());
 }
 
+/// Neither the results nor the failures are written over what is still to be read, by whatever name.
+#[test]
+fn results_do_not_take_the_place_of_items() {
+    let desk = Desk::new();
+    let items = "a\nb\n";
+    for name in ["items.txt", "out.errors.jsonl", "d/one.md"] {
+        desk.sandbox.file(name, items);
+    }
+    std::os::unix::fs::symlink("items.txt", desk.sandbox.path().join("link")).unwrap();
+    let cases: [(&[&str], &str, &str); 5] = [
+        (&["--over", "items.txt"], "items.txt", "items.txt holds the items"),
+        (&["--over", "items.txt"], "d/../items.txt", "items.txt holds the items"),
+        (&["--over", "link", "--as", "lines"], "items.txt", "items.txt holds the items"),
+        (&["--over", "out.errors.jsonl", "--as", "lines"], "out.jsonl", "out.errors.jsonl holds the items"),
+        (&["--files", "d/*.md"], "d/one.md", "one.md holds the items"),
+    ];
+    for (over, output, words) in cases {
+        let ended = desk.run(&[&["map", "triage", "-o", output], over].concat());
+        assert_eq!(ended.code, Some(2), "{over:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{over:?}: {}", ended.stderr);
+    }
+    for name in ["items.txt", "out.errors.jsonl", "d/one.md"] {
+        assert_eq!(desk.read(name), items, "{name}");
+    }
+    assert!(desk.asked().is_empty() && desk.sandbox.runs().is_empty());
+}
+
+/// Items that were counted and are gone when it comes to them are no success.
+#[test]
+fn a_list_that_becomes_shorter_meanwhile_is_told_of() {
+    let sandbox = Sandbox::new().told();
+    let path = sandbox.path().join("items.txt");
+    // Longer than what is read ahead.
+    let items: Vec<String> = (0..40).map(|number| format!("{number} {}\n", "x".repeat(40_000))).collect();
+    sandbox.file("items.txt", &items.concat()).file("triage.worker", WORKER);
+    let reply = move |_: &SeenRequest| {
+        fs::write(&path, "").unwrap();
+        Some(FakeReply::text("ok"))
+    };
+    let desk = Desk { sandbox, fake: FakeLlm::start(FakeScript::new().answer(reply).accept_foreign_history()) };
+    let ended = desk.run(&["map", "triage", "--over", "items.txt", "-o", "out.jsonl", "-j", "1"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("were there no more when it came to them"), "{}", ended.stderr);
+}
+
+/// What the requests of all items are made of stands once, in the record of the run.
+#[test]
+fn the_record_of_an_item_has_its_own_lines_only() {
+    let desk = Desk::new();
+    desk.sandbox.file("items.txt", &limits::items(12));
+    assert_eq!(desk.run(&["map", "triage", "--over", "items.txt"]).code, Some(0));
+    desk.sandbox.file("items.txt", &limits::items(20));
+    assert_eq!(desk.run(&["resume", &desk.id()]).code, Some(0));
+    let run = desk.sandbox.state().join("runs").join(desk.id());
+    let parts = |text: &str| text.lines().filter(|line| line.contains("\"kind\":\"part\"")).count();
+    assert_eq!(parts(&fs::read_to_string(run.join("journal")).unwrap()), 4);
+    let records: Vec<_> = fs::read_dir(run.join("items")).unwrap().flatten().collect();
+    assert_eq!(records.len(), 20);
+    for record in records {
+        let text = fs::read_to_string(record.path()).unwrap();
+        assert_eq!((parts(&text), text.lines().count()), (0, 4), "{text}");
+    }
+    let exported = desk.sandbox.run_raw(&["runs", "export", &desk.id()]).stdout;
+    assert_eq!(parts(&exported), 4, "they stand before what names them: {exported}");
+}
+
 #[test]
 fn failures_stand_in_a_file_of_their_own_and_the_others_go_on() {
     let typed = "---\nname: triage\nmodel: anthropic:m\nschema_out: { type: object, properties: { kind: { type: string } }, required: [kind] }\n---\nx\n";

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::blobs::{Blobs, LARGEST_INLINE};
 use super::digest::{of_bytes, short_digest};
 use super::mac::{LineMac, StateKey};
+use super::parts::RequestParts;
 use super::record::{
     self, Damage, EndState, JournalContents, JournalEntry, JournalLine, LineState, LineText, OPENING, ParsedLines,
     RunEnd, RunIdentity, RunLine, StepProgress, VERSION,
@@ -125,13 +126,23 @@ pub struct JournalSettings {
     pub durability: Durability,
     /// Where values are kept that are too large for a line; without it they are written into the file all the same.
     pub blobs: Option<Blobs>,
-    /// Whether many journals keep their values in the same place: then what requests are made of stands there too, once for all.
-    pub shares_parts: bool,
+    /// Where what requests are made of is written down, if many journals share that: once for all.
+    pub parts_in: Option<SharedParts>,
     /// What becomes of the run if it cannot be written any more. Where lines must be on the disk or in a second place, it ends:
     /// somebody else may go on with the run from there.
     pub failure: WriteFailure,
     /// A second place of its lines: none counts before it is there too.
     pub replica: Option<Arc<dyn Replica>>,
+}
+
+/// The journal in which what the requests of others are made of is written down.
+#[derive(Clone)]
+pub struct SharedParts(pub Arc<FileJournal>);
+
+impl fmt::Debug for SharedParts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SharedParts")
+    }
 }
 
 impl JournalSettings {
@@ -367,20 +378,8 @@ fn keep_outside(res: &mut Option<RawJson>, blob: &mut Option<String>, settings: 
 
 /// Takes a value that is too large out of its line, which then names it.
 fn outlined(res: &mut Option<RawJson>, blob: &mut Option<String>, blobs: Option<&Blobs>) -> Option<NamedValue> {
-    outlined_beyond(LARGEST_INLINE, res, blob, blobs)
-}
-
-/// Of what many journals have alike, more stands in one place.
-const LARGEST_SHARED: usize = 1024;
-
-fn outlined_beyond(
-    most: usize,
-    res: &mut Option<RawJson>,
-    blob: &mut Option<String>,
-    blobs: Option<&Blobs>,
-) -> Option<NamedValue> {
     blobs?;
-    let json = res.take_if(|res| res.get().len() > most)?.in_one_line().get().to_owned();
+    let json = res.take_if(|res| res.get().len() > LARGEST_INLINE)?.in_one_line().get().to_owned();
     let digest = of_bytes(json.as_bytes());
     *blob = Some(digest.clone());
     Some(NamedValue { digest, json })
@@ -533,22 +532,35 @@ impl FileJournal {
         Ok(Some(record.known.clone()))
     }
 
-    /// The name of what a request is made of; written down when it is first named.
-    fn named_parts(&self, writer: &Writer, parts: &StepParts) -> (String, u64) {
-        let StepParts { parts, sent } = parts;
+    /// The name of what a request is made of, which is written down before it is first named.
+    async fn named_parts(&self, StepParts { parts, sent }: &StepParts) -> Result<(String, u64), Stop> {
+        match &self.settings.parts_in {
+            None => drop(self.write_parts(parts)),
+            // In another file no line that follows says that it stands there.
+            Some(SharedParts(whole)) => {
+                if let Some(written) = whole.write_parts(parts) {
+                    written.durable_or(whole).await?;
+                }
+            }
+        }
+        Ok((parts.name().to_owned(), *sent))
+    }
+
+    /// Writes down what a request is made of, unless it stands there already. A line that follows in this file names it, and
+    /// comes after it.
+    fn write_parts(&self, parts: &RequestParts) -> Option<Acknowledgement> {
+        let Mode::Writes { writer, .. } = &self.mode else { return None };
         // The list of the names is written last: where it stands, all that it names stands before it.
         let is_written = self.state().parts.contains(parts.name());
+        let mut last = None;
         for (name, part) in parts.lines().filter(|_| !is_written) {
             if self.state().parts.insert(name.to_owned()) {
                 let mut line = RunLine::part(name, part.clone(), now());
-                let JournalSettings { blobs, shares_parts, .. } = &self.settings;
-                let most = if *shares_parts { LARGEST_SHARED } else { LARGEST_INLINE };
-                let value = outlined_beyond(most, &mut line.res, &mut line.blob, blobs.as_ref());
-                // A line that follows names it, and comes after it.
-                drop(writer.append(value, |json| write_line(json, &line)));
+                let value = outlined(&mut line.res, &mut line.blob, self.settings.blobs.as_ref());
+                last = Some(writer.append(value, |json| write_line(json, &line)));
             }
         }
-        (parts.name().to_owned(), *sent)
+        last
     }
 
     async fn replayed(
@@ -587,7 +599,10 @@ impl FileJournal {
             // Whoever ends the turn drops this.
             std::future::pending::<()>().await;
         }
-        let made_of = step.parts.as_ref().map(|parts| self.named_parts(writer, parts));
+        let made_of = match &step.parts {
+            Some(parts) => Some(self.named_parts(parts).await?),
+            None => None,
+        };
         let lines = StepLines { journal: self, writer, key: &step.key, kind: step.kind, request, made_of };
         match (known, &step.interrupted) {
             (Some(StepProgress::Done(result)), _) => return Ok(StepAnswer::Recorded(result)),

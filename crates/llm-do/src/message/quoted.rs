@@ -34,6 +34,13 @@ impl Serialize for WrittenJson<'_> {
     }
 }
 
+/// The JSON of a text, byte for byte as `serde_json` writes it.
+pub(crate) fn json_of(text: &str) -> String {
+    let mut json = Vec::with_capacity(text.len() + text.len() / 16 + 8);
+    push_quoted(&mut json, text);
+    String::from_utf8(json).expect("a quoted text is text")
+}
+
 /// Appends the JSON of a text, byte for byte as `serde_json` writes it.
 pub(crate) fn push_quoted(json: &mut Vec<u8>, text: &str) {
     json.push(b'"');

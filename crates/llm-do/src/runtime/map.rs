@@ -3,10 +3,12 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
+use tokio::sync::mpsc;
+
 use super::record::PriorSpending;
 use super::totals::RunTotals;
 use super::{Runtime, gate, heard};
-use crate::event::{AgentSpending, Events};
+use crate::event::{AgentSpending, Event, Events, Listen};
 use crate::journal::file::FileJournal;
 use crate::journal::record::JournalContents;
 use crate::journal::requests::requests;
@@ -23,6 +25,8 @@ pub struct ItemRecord {
     /// What is known of its spans, and where it is noted that a collector has them.
     traced: Option<TracePrior>,
     journal: Option<Weak<FileJournal>>,
+    /// Where it is told what is worth a line; nobody hears it otherwise.
+    told: Option<Events>,
 }
 
 impl ItemRecord {
@@ -37,6 +41,12 @@ impl ItemRecord {
         let (resumed, counted) = (PriorSpending::from(contents), spending_of(contents));
         Self { resumed, counted, traced: Some(TracePrior::from(contents)), ..Self::begun(journal) }
     }
+
+    /// The same, of which somebody hears what is worth a line.
+    pub fn telling(self) -> (Self, mpsc::UnboundedReceiver<Event>) {
+        let (events, told) = Events::new(Listen::Exceptions);
+        (Self { told: Some(events), ..self }, told)
+    }
 }
 
 /// A run of one item. What it takes is counted where the whole is when it ends.
@@ -48,9 +58,9 @@ pub struct ItemRun<'m> {
 
 impl Runtime {
     /// A further run of the same program, under a name of its own: its gate, its totals and its record are its own, and it
-    /// spends what this one may spend. Nobody hears its events.
+    /// spends what this one may spend. Nobody hears its events but whom its record tells them to.
     pub fn with_record(&self, name: String, record: ItemRecord) -> ItemRun<'_> {
-        let ItemRecord { engine, mut resumed, counted, traced, journal } = record;
+        let ItemRecord { engine, mut resumed, counted, traced, journal, told } = record;
         let telemetry = self.telemetry.as_ref().map(|whole| whole.beside(name.clone(), traced, journal));
         let gate = gate(name, &self.config, &self.program);
         if let Some(known) = &self.config.approvals.known {
@@ -58,10 +68,10 @@ impl Runtime {
         }
         let session = Arc::new(RunTotals::default());
         resumed.account_to(&session);
-        let events = heard(Events::unheard(), &session, &self.config, telemetry.as_ref());
+        let events = heard(told.unwrap_or_else(Events::unheard), &session, &self.config, telemetry.as_ref());
         let own = Self {
             program: Arc::clone(&self.program),
-            models: self.models.clone(),
+            models: Arc::clone(&self.models),
             config: Arc::clone(&self.config),
             gate,
             session,
@@ -75,6 +85,7 @@ impl Runtime {
             said: Mutex::default(),
             servers: Arc::clone(&self.servers),
             held: Mutex::default(),
+            heads: Arc::clone(&self.heads),
             prices: Arc::clone(&self.prices),
             asking: Arc::clone(&self.asking),
         };
@@ -94,13 +105,25 @@ impl ItemRun<'_> {
     pub fn runtime(&self) -> &Runtime {
         &self.own
     }
+
+    /// Whether a model was asked in this process.
+    pub fn has_asked(&self) -> bool {
+        let before: u64 = self.counted.iter().map(|spent| spent.usage.requests).sum();
+        self.own.session.sums().0.requests > before
+    }
+
+    /// Whether no model was asked in any process, since all replies were known.
+    pub fn is_cached(&self) -> bool {
+        let (total, saved) = self.own.session.sums();
+        total.requests == 0 && saved.requests > 0
+    }
 }
 
 /// However it ends, also if it is dropped.
 impl Drop for ItemRun<'_> {
     fn drop(&mut self) {
         self.whole.session.add(&self.own.session.spending(), &self.counted);
-        self.whole.session.save(&self.own.session.usage().saved);
+        self.whole.session.save(&self.own.session.sums().1);
         self.whole.session.refuse(self.own.session.refused());
     }
 }

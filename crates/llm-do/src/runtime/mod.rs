@@ -42,7 +42,7 @@ use crate::event::{
 };
 use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
-use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
+use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason, json_of};
 use crate::model::exchange::{Endpoint, Exchange, Key, Retries};
 use crate::model::fallback::FailedModels;
 use crate::model::name::ModelName;
@@ -77,6 +77,7 @@ use input::{Input, InputError};
 use ledger::Ledger;
 use mcp::{McpHome, Servers};
 use record::{PriorRaise, PriorSpending};
+use request::KnownHeads;
 use scope::Caller;
 use totals::RunTotals;
 
@@ -307,7 +308,7 @@ impl RuntimeConfig {
 /// One session: its policy, its gate, its usage and trace, and the models it talks to.
 pub struct Runtime {
     program: Arc<Program>,
-    models: Models,
+    models: Arc<Models>,
     config: Arc<RuntimeConfig>,
     gate: Arc<Gate>,
     session: Arc<RunTotals>,
@@ -327,6 +328,8 @@ pub struct Runtime {
     servers: Arc<OnceLock<Box<Servers>>>,
     /// Files that code passes on.
     held: Mutex<BTreeMap<String, Attachment>>,
+    /// What is the same for all calls of an agent.
+    heads: Arc<KnownHeads>,
     /// Those that were looked up.
     prices: Arc<Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>>,
     /// Held by whoever asks a person about a limit; what nobody was there to answer.
@@ -402,7 +405,7 @@ impl Output {
     /// The output as JSON: text in quotes, a value as it is.
     pub fn to_json(&self) -> RawJson {
         match self {
-            Self::Text(text) => RawJson::of(text),
+            Self::Text(text) => RawJson::from_valid(json_of(text)),
             Self::Value(value) => value.clone(),
         }
     }
@@ -746,7 +749,7 @@ impl Runtime {
         python::attach(&program, &events);
         Self {
             program,
-            models,
+            models: Arc::new(models),
             config: Arc::new(config),
             gate,
             session,
@@ -760,6 +763,7 @@ impl Runtime {
             said,
             servers,
             held,
+            heads: Arc::default(),
             prices,
             asking: Arc::default(),
         }

@@ -1,6 +1,7 @@
 //! One model request: reserved before each time it is sent, priced and settled after, all of it one effect.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -9,11 +10,13 @@ use serde_json::json;
 use super::ledger::{Ledger, LimitKinds, Lowering, Reservation};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
+use crate::journal::digest::Chain;
 use crate::journal::{RequestParts, Stop};
 use crate::message::{Finish, Message, RawJson, Reply, ReplyPart, Usage};
 use crate::model::anthropic;
 use crate::model::estimate::{self, InputEstimate};
 use crate::model::meter::{Meter, RequestProgress, SendingRefusal};
+use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Money};
 use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
@@ -53,6 +56,7 @@ pub(super) struct RequestContext<'a> {
 }
 
 /// What is known of each request of a conversation when it is opened.
+#[derive(Clone, Copy)]
 pub(super) struct OpeningEstimate {
     /// Tokens of what goes in each time.
     tokens: u64,
@@ -72,6 +76,66 @@ impl OpeningEstimate {
             |tool: &ServerTool| per_use(&head.model.provider, tool.kind.name()).times(tool.max_uses.unwrap_or(0));
         let server_tools = head.server_tools.iter().map(most).fold(Money::ZERO, Money::plus);
         Self { tokens: estimate::of_head(head), server_tools }
+    }
+}
+
+/// What is the same for all calls of an agent in a run, by its name: worked out for the first of them.
+#[derive(Default)]
+pub(super) struct KnownHeads {
+    by_agent: Mutex<BTreeMap<String, KnownHead>>,
+    /// Looked up once for each model: their table is long.
+    windows: Mutex<BTreeMap<ModelName, Option<Window>>>,
+}
+
+struct KnownHead {
+    agent: Arc<AgentSpec>,
+    tools: Vec<ToolDeclaration>,
+    opening: OpeningEstimate,
+    /// Made when somebody first wants to know.
+    parts: OnceLock<Arc<RequestParts>>,
+    /// Of a recorded conversation in which nothing was said yet.
+    chain: OnceLock<Chain>,
+}
+
+impl KnownHeads {
+    /// What each request with this head takes, and what it is made of if that is wanted. Toolsets may offer other tools to each
+    /// call; whatever else is in a head follows from the agent and the run.
+    pub(super) fn of(
+        &self,
+        agent: &Arc<AgentSpec>,
+        head: &Head,
+        is_named: bool,
+    ) -> (OpeningEstimate, Option<Arc<RequestParts>>) {
+        let mut known = self.by_agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &&mut KnownHead| Arc::ptr_eq(&known.agent, agent) && known.tools == head.tools;
+        let known = match known.get_mut(&agent.name).filter(is_same) {
+            Some(known) => known,
+            None => {
+                let (agent, tools, opening) = (Arc::clone(agent), head.tools.clone(), OpeningEstimate::of(head));
+                let name = agent.name.clone();
+                let (parts, chain) = (OnceLock::new(), OnceLock::new());
+                known.entry(name).insert_entry(KnownHead { agent, tools, opening, parts, chain }).into_mut()
+            }
+        };
+        let parts = || Arc::clone(known.parts.get_or_init(|| Arc::new(parts_of(head))));
+        (known.opening, is_named.then(parts))
+    }
+
+    /// The window of a model, if it is known.
+    pub(super) fn window(&self, model: &ModelName) -> Option<Window> {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        match windows.get(model) {
+            Some(window) => *window,
+            None => *windows.entry(model.clone()).or_insert_with(|| Window::of(model)),
+        }
+    }
+
+    /// What identifies a conversation with an agent in which nothing was said yet.
+    pub(super) fn chain(&self, agent: &Arc<AgentSpec>) -> Chain {
+        let beginning = || Chain::starting_with([&*agent.name, &*agent.instructions]);
+        let known = self.by_agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(&agent.name).filter(|known| Arc::ptr_eq(&known.agent, agent));
+        known.map_or_else(beginning, |known| known.chain.get_or_init(beginning).clone())
     }
 }
 

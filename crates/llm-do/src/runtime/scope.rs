@@ -252,12 +252,15 @@ impl<'r> CallScope<'r> {
             events.send(|| EventKind::Notice { text });
         }
         let head = head(runtime, &agent, &plane);
-        let (opening, limited) = (OpeningEstimate::of(&head), runtime.ledger.limited(account));
+        let replies = runtime.config.cache.as_ref().and_then(|caching| caching.for_agent(&agent.name));
+        let is_named = steps.is_recorded() || replies.is_some();
+        let (opening, parts) = runtime.heads.of(&agent, &head, is_named);
+        let limited = runtime.ledger.limited(account);
         let kept = u64::from(on_limit == Some(OnLimit::WrapUp));
         let own = OwnRequests { limit: agent.limits.max_requests, kept, ..OwnRequests::default() };
-        let parts = steps.is_recorded().then(|| Arc::new(parts_of(&head)));
-        let replies = runtime.config.cache.as_ref().and_then(|caching| caching.for_agent(&agent.name));
-        let cache = replies.map(|replies| Box::new(CallCache::new(Arc::clone(replies), parts_of(&head).names())));
+        let cache = replies.zip(parts.as_ref());
+        let cache = cache.map(|(replies, parts)| Box::new(CallCache::new(Arc::clone(replies), parts.names())));
+        let parts = parts.filter(|_| steps.is_recorded());
         let conversation = model.open(head);
         let price = runtime.price_of(&agent.model);
         let mut scope = Self {
@@ -926,8 +929,7 @@ impl<'r> CallScope<'r> {
         if !self.steps.is_recorded() {
             return;
         }
-        let chain =
-            self.chain.get_or_insert_with(|| Chain::starting_with([&*self.agent.name, &*self.agent.instructions]));
+        let chain = self.chain.get_or_insert_with(|| self.runtime.heads.chain(&self.agent));
         // Room for nearly every message.
         let mut identity = Vec::with_capacity(4096);
         for message in &self.frame.history[chain.len()..] {

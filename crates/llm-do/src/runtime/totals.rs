@@ -49,6 +49,13 @@ impl RunTotals {
         self.state().usage.clone()
     }
 
+    /// Of that, the sum, and the sum of what was not asked again.
+    #[cfg(feature = "front-end")]
+    pub(crate) fn sums(&self) -> (Usage, Usage) {
+        let state = self.state();
+        (state.usage.total, state.usage.saved)
+    }
+
     /// What each agent used of each model so far.
     pub(crate) fn spending(&self) -> Vec<AgentSpending> {
         self.state().spending.clone()

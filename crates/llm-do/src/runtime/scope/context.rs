@@ -8,7 +8,6 @@ use crate::event::EventKind;
 use crate::journal::call::{RecordedReply, reply_at, value_at};
 use crate::journal::{Prior, RecordedSteps, StepDescription, StepKind, Steps};
 use crate::message::{Message, RawJson, Reply};
-use crate::model::windows::Window;
 use crate::model::{Head, ModelSettings, estimate};
 use crate::project::AgentSpec;
 use crate::runtime::RunError;
@@ -106,7 +105,8 @@ impl CallScope<'_> {
             return self.room.limits.found();
         }
         let settings = &self.agent.context;
-        let window = settings.window.or_else(|| Window::of(&self.agent.model).map(|found| found.window));
+        let known = || self.runtime.heads.window(&self.agent.model);
+        let window = settings.window.or_else(|| known().map(|found| found.window));
         self.room.is_certain = settings.window.is_some();
         let limits = window.filter(|_| !settings.is_off);
         let limits = limits.map(|window| ContextThresholds::of(settings, window, self.agent.settings.max_tokens));
