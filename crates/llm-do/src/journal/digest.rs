@@ -108,8 +108,8 @@ mod tests {
     fn bytes_have_two_digits_each() {
         let all: Vec<u8> = (0..=255).collect();
         for length in [0, 1, 2, 3, 4, 5, 32, 255, 256] {
-            let expected: String = all[..length].iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(hex(&all[..length]), expected);
+            let expected: Vec<String> = all[..length].iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex(&all[..length]), expected.concat());
         }
     }
 
