@@ -18,6 +18,9 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if path.is_dir() || path.file_name().is_none() {
         return wrong(format!("{} is not a file", path.display()));
     }
+    if path.file_name() == Some("-".as_ref()) {
+        return Err(Failure::usage("`-o`: `-` is no name for a file").hint("without `-o` it goes to stdout"));
+    }
     match AnswerTarget::of(path) {
         AnswerTarget::File if !directory(path).is_dir() => {
             wrong(format!("there is no directory {}", directory(path).display()))

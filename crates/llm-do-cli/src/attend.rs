@@ -14,7 +14,7 @@ use llm_do::remedy::Remedy;
 use llm_do::runs::RestoredTurns;
 use llm_do::store::layout::RunId;
 use llm_do::trust::Fingerprint;
-use llm_do::{Input, Listen, Program, process};
+use llm_do::{Input, Listen, Program, WorkingDirectory, process};
 use llm_do_launch::config::MarkdownConfig;
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::keep::RunKeeper;
@@ -114,7 +114,7 @@ fn linked(
     if launch.assistant {
         (settings.notes)("note: no project of that name: a plain assistant without tools answers\n");
     } else if before.is_none() && !launch.project_path().exists() {
-        return Err(no_project(&launch, environment));
+        return Err(no_project(&launch.project, &launch.directory, environment));
     }
     let rehearsed = match &launch.purpose {
         Purpose::FirstRequest(rehearsed) => Some(rehearsed.clone()),
@@ -162,21 +162,23 @@ fn linked(
 }
 
 /// `llm-do chekc .` is read as a project to run as well.
-fn no_project(launch: &Launch, environment: &Environment) -> Failure {
-    let shown = launch.project.display().to_string();
+pub fn no_project(project: &Path, directory: &WorkingDirectory, environment: &Environment) -> Failure {
+    let shown = project.display().to_string();
     let failure = Failure::usage(format!("no such project: `{}`", visible(&shown)));
     let file = environment.config_file().map(|file| file.display().to_string()).unwrap_or_default();
-    let near =
-        || nearest(&shown, near_names(launch).iter().map(String::as_str)).map(|name| format!("did you mean `{name}`?"));
+    let near = || {
+        nearest(&shown, near_names(project, directory).iter().map(String::as_str))
+            .map(|name| format!("did you mean `{name}`?"))
+    };
     let hint = foreign_flags::habit(&shown, &file).or_else(near).or_else(|| foreign_flags::instead_of_command(&shown));
     failure.hint(hint.unwrap_or_else(|| remedy::words(&Remedy::NewProject)))
 }
 
 /// What stands beside it and may be meant: directories and worker files.
-fn near_names(launch: &Launch) -> Vec<String> {
+fn near_names(project: &Path, directory: &WorkingDirectory) -> Vec<String> {
     const MOST: usize = 1000;
-    let parent = launch.project.parent().unwrap_or(Path::new(""));
-    let Ok(entries) = std::fs::read_dir(launch.directory.join(parent).join(".")) else { return Vec::new() };
+    let parent = project.parent().unwrap_or(Path::new(""));
+    let Ok(entries) = std::fs::read_dir(directory.join(parent).join(".")) else { return Vec::new() };
     let is_meant = |path: &Path| path.is_dir() || path.extension().is_some_and(|ending| ending == "worker");
     let paths = entries.flatten().take(MOST).map(|entry| entry.path()).filter(|path| is_meant(path));
     paths.filter_map(|path| parent.join(path.file_name()?).to_str().map(str::to_owned)).collect()

@@ -144,7 +144,13 @@ fn begin_chat(args: &RunArgs, environment: &Environment, settings: &Arc<Settings
     let named = args.continued.as_deref().filter(|id| !id.is_empty());
     let place = match named {
         Some(id) => RunPlace::in_store(id, settings)?,
-        None => RunPlace::last(project_at(&args.project).as_deref(), LastRun::Chat, settings)?,
+        None => match project_at(&args.project) {
+            // What is typed is meant: the last chat of another project would hear what is said to this one.
+            None if args.project != Path::new(".") => {
+                return Err(attend::no_project(&args.project, &WorkingDirectory::of_process(), environment));
+            }
+            project => RunPlace::last(project.as_deref(), LastRun::Chat, settings)?,
+        },
     };
     let open = OpenRun::open(place, Author::User, settings)?;
     if !open.is_conversation() {

@@ -62,9 +62,10 @@ impl ResultSink {
             let file = OpenOptions::new().append(true).open(&path).map_err(|error| unwritten(&path, &error))?;
             return Ok(Self { results: Some((path, file)), errors: None, failed: None });
         }
+        let errors = errors_of(&path);
+        check_failures(&errors)?;
         let file = options.write(true).create(true).truncate(true).open(&path);
         let file = file.map_err(|error| unwritten(&path, &error))?;
-        let errors = errors_of(&path);
         match fs::remove_file(&errors) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritten(&errors, &error)),
             Ok(()) | Err(_) => {}
@@ -111,6 +112,24 @@ impl ResultSink {
             console::complain(&format!("item {item} failed: {}\n", crate::failure::marked(error)));
         }
         Ok(())
+    }
+}
+
+/// Nobody typed the name of the file of failures, so it is only removed if it is one.
+fn check_failures(errors: &Path) -> Result<(), Failure> {
+    let is_one = |text: &[u8]| {
+        let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let is_line = |value: Value| ["item", "input", "error"].iter().all(|name| value.get(name).is_some());
+        text.is_empty() || serde_json::from_slice(first).is_ok_and(is_line)
+    };
+    match fs::read(errors) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(text) if is_one(&text) => Ok(()),
+        Ok(_) | Err(_) => {
+            let shown = errors.display().to_string();
+            Err(Failure::usage(format!("`-o`: {} is there, and no list of failures", visible(&shown)))
+                .hint("failures would be written there: move it away, or name another file for the results"))
+        }
     }
 }
 

@@ -57,6 +57,10 @@ fn which_chat_goes_on_is_said_or_is_the_last_of_the_project() {
     sandbox.file("other/main.worker", "---\nname: main\n---\nx\n");
     let other = Run::of(&sandbox, &["chat", "other", "--continue", MODEL[0], MODEL[1]]).hearing("x\n").failure(2);
     assert_eq!(other, said, "of this project");
+    for nothing in ["othr", "none"] {
+        let said = Run::of(&sandbox, &["chat", nothing, "--continue", MODEL[0], MODEL[1]]).hearing("x\n").failure(2);
+        assert!(said.starts_with(&format!("error: no such project: `{nothing}`\nhint: ")), "{said}");
+    }
 }
 
 #[test]

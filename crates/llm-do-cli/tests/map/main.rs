@@ -189,6 +189,25 @@ fn results_do_not_take_the_place_of_items() {
     assert!(desk.asked().is_empty() && desk.sandbox.runs().is_empty());
 }
 
+/// The file of failures has a name that nobody typed: what is there and is none is somebody's.
+#[test]
+fn a_file_beside_the_results_that_is_no_list_of_failures_stays() {
+    let desk = Desk::new();
+    desk.sandbox.file("items.txt", "a\n");
+    for notes in ["my notes\n", "{\"item\":1}\n", "[]"] {
+        desk.sandbox.file("out.errors.jsonl", notes);
+        desk.sandbox.file("out.jsonl", "old\n");
+        let ended = desk.run(&["map", "triage", "--over", "items.txt", "-o", "out.jsonl"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("out.errors.jsonl is there, and no list of failures"), "{}", ended.stderr);
+        assert_eq!((desk.read("out.errors.jsonl").as_str(), desk.read("out.jsonl").as_str()), (notes, "old\n"));
+    }
+    let ended = desk.run(&["map", "triage", "--over", "items.txt", "-o", "-"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("`-` is no name for a file"), "{}", ended.stderr);
+    assert!(desk.asked().is_empty());
+}
+
 /// Items that were counted and are gone when it comes to them are no success.
 #[test]
 fn a_list_that_becomes_shorter_meanwhile_is_told_of() {
