@@ -73,7 +73,14 @@ pub fn failure(error: EngineError) -> Failure {
     match error {
         EngineError::Address(_) => Failure::usage(text).hint("write `restate://HOST:PORT`, or `restates://` with TLS"),
         EngineError::Unreachable { .. } => Failure::provider(text).hint("start it, or name another one with `--on`"),
-        EngineError::Unserved(_) => Failure::usage(text)
+        EngineError::NoIngress { .. } => {
+            Failure::provider(text).hint("name its ingress, port 8080 unless it was told otherwise, with `--on`")
+        }
+        EngineError::Unregistered { .. } => Failure::provider(text).hint(
+            "`--restate` names the engine's admin address, http://127.0.0.1:9070 unless it was told otherwise; \
+             `--identity-key` is the engine's own public key",
+        ),
+        EngineError::Unserved(_) | EngineError::Unused => Failure::usage(text)
             .hint("`llm-do engine-worker PROJECT --restate ADMIN_URL` serves a project and registers it"),
         EngineError::Silent(_) => Failure::provider(text).hint("start a worker that serves it"),
         EngineError::Key | EngineError::Refused(403, _) => Failure::provider(text)

@@ -23,6 +23,12 @@ pub enum EngineError {
     Unreachable { url: String, why: String },
     /// Nobody has registered this there.
     Unserved(String),
+    /// Nobody has registered anything there.
+    Unused,
+    /// What is there is no ingress of an engine.
+    NoIngress { url: String, status: u16 },
+    /// The engine did not take a worker.
+    Unregistered { url: String, why: String },
     /// No worker has answered in time.
     Silent(String),
     /// A worker refused it, with this status.
@@ -39,6 +45,9 @@ impl fmt::Display for EngineError {
             Self::Address(text) => write!(formatter, "`{text}` is no address of an engine"),
             Self::Unreachable { url, why } => write!(formatter, "there is no engine at {url}: {why}"),
             Self::Unserved(name) => write!(formatter, "no worker has registered `{name}` at the engine"),
+            Self::Unused => formatter.write_str("no worker has registered at the engine"),
+            Self::NoIngress { url, status } => write!(formatter, "{url} is no engine's ingress: it answers {status}"),
+            Self::Unregistered { url, why } => write!(formatter, "the engine at {url} does not take the worker: {why}"),
             Self::Silent(name) => write!(formatter, "no worker that serves `{name}` answers"),
             Self::Key => formatter.write_str("the engine key is another one than that of the runs"),
             Self::Refused(_, why) => formatter.write_str(why),
@@ -112,7 +121,10 @@ impl EngineClient {
             404 if is_unserved(&bytes) => Err(EngineError::Unserved(service.to_owned())),
             // The engine has asked workers again and again.
             500.. => Err(EngineError::Silent(service.to_owned())),
-            status => Err(EngineError::Refused(status, message(&bytes))),
+            status => match message(&bytes) {
+                why if why.is_empty() => Err(EngineError::NoIngress { url: self.base.clone(), status }),
+                why => Err(EngineError::Refused(status, why)),
+            },
         }
     }
 
@@ -216,9 +228,10 @@ pub async fn register(admin: &str, worker: &str, settings: HttpSettings) -> Resu
     let admin = admin.trim_end_matches('/');
     let body = json!({"uri": worker}).to_string();
     let asked = http.post_json(&format!("{admin}/deployments"), &[], body, LONGEST).await;
-    let (status, bytes) = asked.map_err(|why| EngineError::Unreachable { url: admin.to_owned(), why })?;
+    let unregistered = |why| EngineError::Unregistered { url: admin.to_owned(), why };
+    let (status, bytes) = asked.map_err(unregistered)?;
     if !(200..300).contains(&status) {
-        return Err(EngineError::Refused(status, message(&bytes)));
+        return Err(unregistered(message(&bytes)));
     }
     let deployment: Deployment =
         serde_json::from_slice(&bytes).map_err(|error| EngineError::Garbled(error.to_string()))?;

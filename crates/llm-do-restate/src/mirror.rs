@@ -197,7 +197,7 @@ impl Following {
     async fn refresh(&mut self) -> Result<(), EngineError> {
         let listed = match self.client.list().await {
             // Nobody has ever registered a worker.
-            Err(EngineError::Unserved(_)) => return Err(EngineError::Unserved("llm-do".to_owned())),
+            Err(EngineError::Unserved(_)) => return Err(EngineError::Unused),
             listed => listed?,
         };
         let mut wanted: Vec<(RunId, EngineRow)> = Vec::new();

@@ -188,6 +188,11 @@ impl Connection {
         Self::open_within(LONGEST_LINE, reader, writer, take_back, heard, why_ended)
     }
 
+    /// Numbers the requests from here on. It is said before the first.
+    pub(crate) fn number_from(&self, first: u64) {
+        self.0.next.store(first, Ordering::Relaxed);
+    }
+
     /// Starts to speak with a peer whose messages are no longer than this.
     pub(crate) fn open_within(
         longest_line: u64,

@@ -90,6 +90,9 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     let nobody = house.run_on("restate://127.0.0.1:9", &["effects", "-p", "r1"]);
     assert_eq!(nobody.code, 3, "{nobody:?}");
     assert_eq!(house.run_on("http://x", &["runs"]).code, 2);
+    let admin = house.run_on(&house.admin(), &["runs"]);
+    assert_eq!(admin.code, 3, "{admin:?}");
+    assert!(admin.stderr.contains("is no engine's ingress") && admin.stderr.contains("port 8080"), "{admin:?}");
     let mut worker = house.worker(0);
     assert_eq!(run(&["runs", "show", "000000"]).code, 2);
     fs::write(house.place().join("effects/note.txt"), "changed").unwrap();

@@ -615,14 +615,26 @@ fn speaking(
 ) -> Connection {
     let heard = Arc::clone(heard);
     let take_back = |id: u64| ("notifications/cancelled", RawJson::of(&json!({"requestId": id})));
-    Connection::open_within(
+    let connection = Connection::open_within(
         LONGEST_MESSAGE as u64,
         reader,
         writer,
         take_back,
         move |incoming| heard.hear(incoming),
         why_ended,
-    )
+    );
+    connection.number_from(first_id());
+    connection
+}
+
+/// The number of the first request: not that of another process, which may have asked the same before it was suspended, and
+/// whose question this one answers. All that follow can be said exactly in JSON.
+fn first_id() -> u64 {
+    let mut bytes = [0; 4];
+    match crate::system::random(&mut bytes) {
+        Ok(()) => u64::from(u32::from_le_bytes(bytes)) << 16 | 1,
+        Err(_) => 1,
+    }
 }
 
 fn not_offered() -> RpcError {

@@ -215,6 +215,11 @@ impl House {
         printed(self.program(Some(url), KEY).args(args))
     }
 
+    /// The engine's other port, as somebody names it who takes it for the first.
+    pub fn admin(&self) -> String {
+        format!("restate://127.0.0.1:{}", self.ports.admin)
+    }
+
     /// Starts so many runs, and leaves them alone.
     pub fn start(&self, runs: usize) -> Vec<String> {
         let started: Vec<Child> = (0..runs)
