@@ -92,7 +92,7 @@ fn typed_elsewhere(command: &str) -> Option<&'static str> {
         ("python3 examples/steward/steward.py ", "tests/serve/documents.rs: it needs the package"),
         ("llm-do run . --input-json '{\"topic\": \"tides\"}' ", "tests/python/example.rs: it needs the libraries"),
         ("openssl genpkey ", ENGINE),
-        ("RESTATE_REQUEST_IDENTITY_PRIVATE_KEY_PEM_FILE=", ENGINE),
+        ("RESTATE_BIND_IP=127.0.0.1 RESTATE_REQUEST_IDENTITY_PRIVATE_KEY_PEM_FILE=", ENGINE),
         ("export LLM_DO_ENGINE_KEY=", ENGINE),
         ("llm-do engine-worker refund ", ENGINE),
         ("llm-do refund --on ", ENGINE),
