@@ -49,12 +49,10 @@ pub struct ProcessPlace {
     pub session: i32,
 }
 
-/// The place of a process, or of this one with `None`. (What rustix has for it takes 0 for impossible.)
+/// The place of a process, or of this one with `None`.
 #[cfg(feature = "front-end")]
 pub fn place_of(process: Option<rustix::process::Pid>) -> Option<ProcessPlace> {
-    use nix::unistd::{Pid, getpgid, getsid};
-    let process = process.map(|pid| Pid::from_raw(pid.as_raw_nonzero().get()));
-    Some(ProcessPlace { group: getpgid(process).ok()?.as_raw(), session: getsid(process).ok()?.as_raw() })
+    here::place_of(process)
 }
 
 /// Whether this process is among those that its terminal listens to.
@@ -152,6 +150,9 @@ mod tests {
         assert_eq!(file(linux::own_program()), file(posix::own_program()));
         assert!(linux::open_files() > 0 && posix::open_files() > 0);
         assert!(linux::terminal().starts_with("/dev") && posix::terminal().starts_with("/dev"));
+        let place = linux::place_of(None).unwrap();
+        // Started from outside a container, it has none that the other could tell.
+        assert!(place.group == 0 || place.session == 0 || posix::place_of(None) == Some(place));
         assert!(posix::conceal().is_err(), "it does not say that it did what it cannot do");
     }
 }

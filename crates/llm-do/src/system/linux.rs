@@ -14,6 +14,9 @@ use rustix::process::DumpableBehavior;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+#[cfg(feature = "front-end")]
+use super::ProcessPlace;
+
 /// Searching a directory needs no right to list it.
 pub(crate) const SEARCH: OFlags = OFlags::PATH;
 
@@ -125,4 +128,12 @@ pub(crate) fn conceal() -> io::Result<()> {
 #[cfg(feature = "front-end")]
 pub(crate) fn terminal() -> PathBuf {
     PathBuf::from("/dev/tty")
+}
+
+/// The group and the session of a process. (What rustix has for it takes 0 for impossible.)
+#[cfg(feature = "front-end")]
+pub(crate) fn place_of(process: Option<Pid>) -> Option<ProcessPlace> {
+    use nix::unistd::{Pid, getpgid, getsid};
+    let process = process.map(|pid| Pid::from_raw(pid.as_raw_nonzero().get()));
+    Some(ProcessPlace { group: getpgid(process).ok()?.as_raw(), session: getsid(process).ok()?.as_raw() })
 }

@@ -13,6 +13,9 @@ use rustix::fs::{Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, setrlimit, test_kill_process_group};
 
+#[cfg(feature = "front-end")]
+use super::ProcessPlace;
+
 /// To search a directory, it has to be opened for listing.
 pub(crate) const SEARCH: OFlags = OFlags::RDONLY;
 
@@ -121,4 +124,13 @@ pub(crate) fn terminal() -> PathBuf {
         .into_iter()
         .find_map(|stream| rustix::termios::ttyname(stream, Vec::new()).ok());
     named.map_or_else(|| "/dev/tty".into(), |name| std::ffi::OsString::from_vec(name.into_bytes()).into())
+}
+
+/// The group and the session of a process. There are no namespaces, so that neither lies outside.
+#[cfg(feature = "front-end")]
+#[expect(clippy::disallowed_methods, reason = "neither is 0 where there are no namespaces")]
+pub(crate) fn place_of(process: Option<Pid>) -> Option<ProcessPlace> {
+    use rustix::process::{getpgid, getsid};
+    let number = |pid: Pid| pid.as_raw_nonzero().get();
+    Some(ProcessPlace { group: number(getpgid(process).ok()?), session: number(getsid(process).ok()?) })
 }
